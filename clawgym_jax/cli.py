@@ -1,0 +1,65 @@
+"""What every command of the project shares: errors, progress, the last line.
+
+A command is `main(argv)` passed to `run`. A `UserError` is printed alone and
+ends with status 1; Ctrl-C ends with status 130 after the command's own
+`finally` blocks ran, and the same command resumes. With --json the last line
+of standard output is one JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import tqdm
+from absl import app, flags
+
+from clawgym_jax.contracts.errors import RecordError, UserError
+
+_JSON = flags.DEFINE_bool("json", False, "Print one JSON summary line last.")
+
+
+def run(main: Callable[[], dict[str, Any] | None]) -> None:
+  """Parses flags, runs `main` and prints its summary; never returns."""
+
+  def body(argv: list[str]) -> None:
+    if len(argv) > 1:
+      _fail(f"unexpected argument {argv[1]!r}: every option is a --flag=value")
+    try:
+      summary = main() or {}
+    except (UserError, RecordError) as error:
+      _fail(str(error))
+    except KeyboardInterrupt:
+      print("\nstopped; the same command continues", file=sys.stderr)
+      sys.stdout.flush()
+      os._exit(130)  # pools of workers must not delay the answer to Ctrl-C
+    if _JSON.value:
+      print(json.dumps(summary, allow_nan=False), flush=True)
+
+  app.run(body)
+
+
+def progress(total: int, what: str, *, done: int = 0, unit: str = "it") -> tqdm.tqdm:
+  """A progress bar on standard error with the time left; close it when done.
+
+  Where standard error is not a terminal it writes a line every 15 seconds.
+  """
+  interactive = sys.stderr.isatty()
+  return tqdm.tqdm(
+      total=total,
+      initial=done,
+      desc=what,
+      unit=unit,
+      dynamic_ncols=interactive,
+      ascii=not interactive,
+      mininterval=0.2 if interactive else 15.0,
+      file=sys.stderr,
+  )
+
+
+def _fail(message: str) -> None:
+  print(f"error: {message}", file=sys.stderr)
+  sys.exit(1)

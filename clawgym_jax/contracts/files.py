@@ -1,0 +1,88 @@
+"""Writing so that a reader sees the old file or the new one, never a part.
+
+`write_atomic` survives kill -9 at any point: the bytes are on the disk before
+the name points to them. `append_line` acknowledges a line only once it is on
+the disk; `read_lines` drops a torn last line, which was never acknowledged.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from clawgym_jax.contracts.errors import UserError
+
+
+def write_atomic(path: Path, data: bytes | str) -> None:
+  """Replaces `path` with `data`, creating its folder."""
+  path.parent.mkdir(parents=True, exist_ok=True)
+  raw = data.encode() if isinstance(data, str) else data
+  handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+  try:
+    with os.fdopen(handle, "wb") as file:
+      file.write(raw)
+      file.flush()
+      os.fsync(file.fileno())
+    os.chmod(name, 0o644)
+    os.replace(name, path)
+  except OSError as error:
+    Path(name).unlink(missing_ok=True)
+    if error.errno == errno.ENOSPC:
+      raise UserError(
+          f"no space left for {path}: free some and run the same command again"
+      ) from error
+    raise
+  except BaseException:
+    Path(name).unlink(missing_ok=True)
+    raise
+
+
+def write_json(path: Path, value: Any) -> None:
+  """Writes `value` as readable JSON, atomically; NaN is an error."""
+  write_atomic(
+      path,
+      json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n",
+  )
+
+
+def append_line(path: Path, value: Any) -> None:
+  """Appends `value` as one JSON line and returns once it is on the disk."""
+  path.parent.mkdir(parents=True, exist_ok=True)
+  line = json.dumps(value, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+  try:
+    with open(path, "ab+") as file:
+      if file.tell() and not _ends_with_newline(file):
+        line = b"\n" + line  # a torn line stays alone on its own line
+      file.write(line)
+      file.flush()
+      os.fsync(file.fileno())
+  except OSError as error:
+    if error.errno == errno.ENOSPC:
+      raise UserError(
+          f"no space left for {path}: free some and run the same command again"
+      ) from error
+    raise
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+  """Yields the JSON lines of `path`; a torn line is skipped, an absent file empty."""
+  if not path.exists():
+    return
+  with open(path, "rb") as file:
+    for line in file:
+      try:
+        yield json.loads(line)
+      except ValueError:
+        continue
+
+
+def _ends_with_newline(file: Any) -> bool:
+  file.seek(-1, os.SEEK_END)
+  last = file.read(1)
+  file.seek(0, os.SEEK_END)
+  return last == b"\n"

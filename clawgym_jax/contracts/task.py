@@ -1,0 +1,187 @@
+"""A task: what the agent is asked, what it sees, how its work is judged.
+
+A task is a directory that a person can read:
+
+  task.json      this record
+  workspace/     what the agent sees, copied into its sandbox
+  checks/        check.py and its data, never visible to the agent
+  rubric.json    optional criteria for a judge
+  solution/      calls.json: the tool calls that solve it, never visible
+
+`load_task` checks all of it, so a `Task` in hand is whole. The solution's
+calls hold only literals that the instruction or an earlier tool result gives.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from clawgym_jax.contracts.errors import RecordError, require
+from clawgym_jax.contracts.files import write_atomic, write_json
+
+SPLITS = ("train", "heldout")
+
+
+@dataclass(frozen=True)
+class Limits:
+  """Bounds of one attempt: model calls, and seconds from start to stop."""
+
+  turns: int = 8
+  seconds: float = 120.0
+
+
+@dataclass(frozen=True)
+class SolutionCall:
+  """One tool call of the reference solution, in the Claw tool set."""
+
+  name: str
+  arguments: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Task:
+  """The contents of task.json. `root` is where it was loaded from."""
+
+  id: str
+  instruction: str
+  family: str
+  split: str
+  category: str
+  operations: tuple[str, ...]
+  difficulty: int = 1
+  macro_category: str = ""
+  skills: tuple[str, ...] = ()
+  persona: dict[str, str] = field(default_factory=dict)
+  hazard: str = "none"
+  now: str = "2026-01-05T09:00:00Z"  # the clock that harness and checks see
+  requires: tuple[str, ...] = ()
+  limits: Limits = Limits()
+  network: str = "none"
+  check_weights: dict[str, float] = field(default_factory=dict)
+  provenance: dict[str, Any] = field(default_factory=dict)
+  root: Path | None = field(default=None, compare=False)
+
+  @property
+  def workspace(self) -> Path:
+    return _rooted(self) / "workspace"
+
+  @property
+  def checks(self) -> Path:
+    return _rooted(self) / "checks"
+
+  def solution(self) -> list[SolutionCall]:
+    """The reference solution's calls, in order."""
+    raw = json.loads((_rooted(self) / "solution" / "calls.json").read_text())
+    return [SolutionCall(c["name"], c["arguments"]) for c in raw["calls"]]
+
+  def final_message(self) -> str:
+    """What the reference solution says to the user when it is done."""
+    raw = json.loads((_rooted(self) / "solution" / "calls.json").read_text())
+    return raw["final_message"]
+
+
+def save_task(
+    directory: Path,
+    task: Task,
+    *,
+    workspace: dict[str, bytes],
+    checks: dict[str, bytes],
+    calls: list[SolutionCall],
+    final_message: str,
+    rubric: list[dict[str, Any]] | None = None,
+) -> Task:
+  """Writes a task directory; task.json comes last, so a torn one never loads.
+
+  `workspace` and `checks` map relative paths to contents. The content hash
+  in `provenance` covers everything but itself.
+  """
+  for folder, files in (("workspace", workspace), ("checks", checks)):
+    (directory / folder).mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+      require(_inside(name), f"{folder}/{name} leaves the task directory")
+      write_atomic(directory / folder / name, data)
+  write_json(
+      directory / "solution" / "calls.json",
+      {
+          "calls": [dataclasses.asdict(call) for call in calls],
+          "final_message": final_message,
+      },
+  )
+  if rubric is not None:
+    write_json(directory / "rubric.json", rubric)
+  record = dataclasses.asdict(task)
+  record.pop("root")
+  record["provenance"] = {
+      **task.provenance,
+      "content_hash": content_hash(directory, record),
+  }
+  write_json(directory / "task.json", record)
+  return load_task(directory)
+
+
+def load_task(directory: Path) -> Task:
+  """Reads and checks a task directory; `RecordError` names what is wrong."""
+  path = directory / "task.json"
+  try:
+    raw = json.loads(path.read_text())
+  except FileNotFoundError:
+    raise RecordError(f"{directory} is not a task: it has no task.json") from None
+  except ValueError as error:
+    raise RecordError(f"{path} is not JSON: {error}") from None
+  known = {f.name for f in dataclasses.fields(Task)} - {"root"}
+  unknown = sorted(set(raw) - known)
+  require(not unknown, f"{path} has unknown fields: {', '.join(unknown)}")
+  try:
+    limits = Limits(**raw.pop("limits", {}))
+    for name in ("operations", "skills", "requires"):
+      raw[name] = tuple(raw.get(name, ()))
+    task = Task(**raw, limits=limits, root=directory)
+  except TypeError as error:
+    raise RecordError(f"{path}: {error}") from None
+  require(bool(task.instruction.strip()), f"{path}: the instruction is empty")
+  require(task.split in SPLITS, f"{path}: split {task.split!r} is not in {SPLITS}")
+  require(bool(task.operations), f"{path}: no operations")
+  require(task.limits.turns > 0, f"{path}: limits.turns must be positive")
+  require(task.limits.seconds > 0, f"{path}: limits.seconds must be positive")
+  require(
+      (directory / "checks" / "check.py").is_file(),
+      f"{directory} has no checks/check.py, so it can't be scored",
+  )
+  require((directory / "workspace").is_dir(), f"{directory} has no workspace/")
+  return task
+
+
+def list_tasks(directory: Path) -> list[Path]:
+  """The task directories directly below `directory`, sorted by name."""
+  return sorted(p.parent for p in directory.glob("*/task.json"))
+
+
+def content_hash(directory: Path, record: dict[str, Any]) -> str:
+  """SHA-256 over the record (less its own hash) and every other file."""
+  digest = hashlib.sha256()
+  provenance = {
+      k: v for k, v in record.get("provenance", {}).items() if k != "content_hash"
+  }
+  digest.update(
+      json.dumps({**record, "provenance": provenance}, sort_keys=True).encode()
+  )
+  for path in sorted(directory.rglob("*")):
+    if path.is_file() and path != directory / "task.json":
+      digest.update(str(path.relative_to(directory)).encode() + b"\0")
+      digest.update(hashlib.sha256(path.read_bytes()).digest())
+  return digest.hexdigest()
+
+
+def _rooted(task: Task) -> Path:
+  require(task.root is not None, f"task {task.id} was not loaded from a directory")
+  return task.root
+
+
+def _inside(name: str) -> bool:
+  path = Path(name)
+  return bool(name) and not path.is_absolute() and ".." not in path.parts

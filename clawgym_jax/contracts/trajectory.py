@@ -1,0 +1,201 @@
+"""What was sampled, exactly: a tree of steps, and how the attempt ended.
+
+A `Step` is one model call. Its prompt is stored as a delta against its
+parent's prompt and response, so a conversation of n turns takes O(n) bytes.
+Token ids and log-probs come from the engine that sampled them and always have
+one length; a difference is a `RecordError`, never padded. A step that does
+not extend its conversation by exact token prefix starts a new root and says
+why in `fork_cause`.
+
+An `Outcome` is one of three. `scored`: the checks judged it. `truncated`: the
+policy ran into its own limit, and the reward stands. `unscored`: something
+that the policy can't cause kept it from being judged; it has no reward, and
+no baseline may use it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from clawgym_jax.contracts.errors import require
+
+Message = dict[str, Any]  # an OpenAI chat message
+
+
+@dataclass(frozen=True)
+class Step:
+  """One model call.
+
+  Attributes:
+    step_id: unique within its trajectory.
+    parent_id: the step whose prompt + response this prompt extends, or None.
+    fork_cause: why this step is a root although it is not the first one.
+    messages: the request's messages that the parent does not already hold.
+    response: the assistant message as it was returned to the harness.
+    finish_reason: stop, tool_calls or length.
+    tools: the tool schemas offered; given at roots, None where inherited.
+    prompt_ids: prompt token ids beyond the parent's prompt + response; None
+      where the upstream gives text only (then so are the three below).
+    response_ids: sampled token ids, end-of-turn included.
+    logprobs: per sampled token, of the distribution it was drawn from.
+    untempered_logprobs: per sampled token, of the model at temperature 1.
+    policy_versions: per sampled token, the version of the weights.
+    sampling: temperature, top_p, max_tokens, seed as used.
+    observation_hash: hash of the prompt's last message.
+    started, finished: unix seconds.
+  """
+
+  step_id: str
+  parent_id: str | None
+  messages: list[Message]
+  response: Message
+  finish_reason: str
+  fork_cause: str | None = None
+  tools: list[dict[str, Any]] | None = None
+  prompt_ids: list[int] | None = None
+  response_ids: list[int] | None = None
+  logprobs: list[float] | None = None
+  untempered_logprobs: list[float] | None = None
+  policy_versions: list[int] | None = None
+  sampling: dict[str, Any] = field(default_factory=dict)
+  observation_hash: str = ""
+  started: float = 0.0
+  finished: float = 0.0
+
+  def __post_init__(self) -> None:
+    per_token = (self.logprobs, self.untempered_logprobs, self.policy_versions)
+    if self.response_ids is None:
+      require(
+          self.prompt_ids is None and all(c is None for c in per_token),
+          f"step {self.step_id}: log-probs or prompt ids without response ids",
+      )
+      return
+    require(
+        self.prompt_ids is not None,
+        f"step {self.step_id}: response ids without prompt ids",
+    )
+    for name, column in zip(
+        ("logprobs", "untempered_logprobs", "policy_versions"), per_token
+    ):
+      require(
+          column is not None and len(column) == len(self.response_ids),
+          f"step {self.step_id}: {name} has"
+          f" {None if column is None else len(column)} entries for"
+          f" {len(self.response_ids)} response ids",
+      )
+    require(
+        all(math.isfinite(x) for x in self.logprobs + self.untempered_logprobs),
+        f"step {self.step_id}: a log-prob is not finite",
+    )
+
+
+@dataclass(frozen=True)
+class Outcome:
+  """How an attempt ended; see the module's docstring.
+
+  `score` is what counts: 0.7 · code + 0.3 · rubric where a rubric exists,
+  code alone otherwise. `checks` are the named values that `code` averages.
+  """
+
+  status: str
+  score: float | None = None
+  code: float | None = None
+  rubric: float | None = None
+  checks: dict[str, float] = field(default_factory=dict)
+  cause: str | None = None
+
+  def __post_init__(self) -> None:
+    require(
+        self.status in ("scored", "truncated", "unscored"),
+        f"unknown outcome {self.status!r}",
+    )
+    if self.status == "unscored":
+      require(self.score is None, "an unscored outcome has no score")
+    else:
+      require(
+          self.score is not None
+          and math.isfinite(self.score)
+          and 0.0 <= self.score <= 1.0,
+          f"score {self.score!r} is not in [0, 1]",
+      )
+    if self.status != "scored":
+      require(bool(self.cause), f"a {self.status} outcome names its cause")
+
+
+def scored(
+    code: float, checks: dict[str, float] | None = None, cause: str | None = None
+) -> Outcome:
+  """A judged attempt without a rubric."""
+  return Outcome("scored", code, code, checks=checks or {}, cause=cause)
+
+
+def truncated(
+    cause: str, code: float, checks: dict[str, float] | None = None
+) -> Outcome:
+  """An attempt that the policy's own limit ended; its reward stands."""
+  return Outcome("truncated", code, code, checks=checks or {}, cause=cause)
+
+
+def unscored(cause: str) -> Outcome:
+  """An attempt that could not be judged, for no fault of the policy."""
+  return Outcome("unscored", cause=cause)
+
+
+@dataclass(frozen=True)
+class Trajectory:
+  """One attempt at one task by one harness, with every model call it made."""
+
+  id: str
+  task_id: str
+  group_id: str
+  sample_index: int
+  attempt: int
+  harness: str
+  steps: list[Step]
+  outcome: Outcome
+  final_message: str = ""
+  metadata: dict[str, Any] = field(default_factory=dict)
+
+  def chain(self, leaf: Step) -> list[Step]:
+    """The steps from the root to `leaf`, in order."""
+    by_id = {step.step_id: step for step in self.steps}
+    path = [leaf]
+    while path[-1].parent_id is not None:
+      path.append(by_id[path[-1].parent_id])
+    return path[::-1]
+
+  def leaves(self) -> list[Step]:
+    """Steps that no other step extends, in order."""
+    parents = {step.parent_id for step in self.steps}
+    return [step for step in self.steps if step.step_id not in parents]
+
+  def conversation(self, leaf: Step) -> list[Message]:
+    """All messages up to and including `leaf`'s response."""
+    messages: list[Message] = []
+    for step in self.chain(leaf):
+      messages += [*step.messages, step.response]
+    return messages
+
+
+def to_record(value: Step | Outcome | Trajectory) -> dict[str, Any]:
+  """A JSON-ready dictionary; `None` fields are left out."""
+  record = {
+      f.name: getattr(value, f.name)
+      for f in dataclasses.fields(value)
+      if getattr(value, f.name) is not None
+  }
+  if isinstance(value, Trajectory):
+    record["steps"] = [to_record(step) for step in value.steps]
+    record["outcome"] = to_record(value.outcome)
+  return record
+
+
+def trajectory_from_record(record: dict[str, Any]) -> Trajectory:
+  """Reads what `to_record` wrote, checked again."""
+  fields = dict(record)
+  fields["steps"] = [Step(**step) for step in record["steps"]]
+  fields["outcome"] = Outcome(**record["outcome"])
+  return Trajectory(**fields)
