@@ -2,7 +2,8 @@
 
 The result is the same `Tokenizer` as any other: the sentencepiece model's
 pieces and scores become a Unigram model of the `tokenizers` library, which
-gives the same ids. Whitespace is kept and no prefix space is added, so ids of
+gives the same ids. The control tokens come after the pieces and are none of
+them, so that text never matches them. Whitespace is kept and no prefix space is added, so ids of
 a concatenation at a control token are the concatenation of ids.
 """
 
@@ -18,7 +19,6 @@ from tokenizers import decoders, models, normalizers
 from clawgym_jax.chat.tokenizer import TURN_END, TURN_START, Tokenizer
 
 _SPACE = "\u2581"
-_NEVER = -1e6
 
 
 def train(texts: Iterable[str], vocab_size: int) -> Tokenizer:
@@ -37,7 +37,6 @@ def train(texts: Iterable[str], vocab_size: int) -> Tokenizer:
       split_digits=True,
       bos_id=-1,
       eos_id=-1,
-      control_symbols=[TURN_START, TURN_END],
       num_threads=1,
       minloglevel=2,
   )
@@ -47,12 +46,8 @@ def train(texts: Iterable[str], vocab_size: int) -> Tokenizer:
 def from_sentencepiece(model: bytes) -> Tokenizer:
   """The `Tokenizer` of a serialised unigram model made by `train`."""
   processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-  # A control token must not be found in text, so as a piece it costs too much.
   pieces = [
-      (
-          processor.id_to_piece(i),
-          _NEVER if processor.is_control(i) else processor.get_score(i),
-      )
+      (processor.id_to_piece(i), processor.get_score(i))
       for i in range(processor.get_piece_size())
   ]
   backend = tokenizers.Tokenizer(
