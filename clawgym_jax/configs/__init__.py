@@ -1,0 +1,1 @@
+"""One file a run: `get_config()` returns a frozen dataclass of `base`."""
