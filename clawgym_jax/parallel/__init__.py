@@ -1,0 +1,5 @@
+"""Mesh axes and sharding; the same code runs on 1 CPU device and on a pod."""
+
+from clawgym_jax.parallel.mesh import AXES, BATCH, HIDDEN, make_mesh, param
+
+__all__ = ["AXES", "BATCH", "HIDDEN", "make_mesh", "param"]
