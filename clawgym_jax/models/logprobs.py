@@ -19,6 +19,18 @@ def token_logprobs(
     temperature: float = 1.0,
     *,
     chunk: int = 256,
+) -> jax.Array:
+  """`token_scores` without the entropies: float32 [n]."""
+  return token_scores(model, hidden, targets, temperature, chunk=chunk)[0]
+
+
+def token_scores(
+    model: CausalLM,
+    hidden: jax.Array,
+    targets: jax.Array,
+    temperature: float = 1.0,
+    *,
+    chunk: int = 256,
 ) -> tuple[jax.Array, jax.Array]:
   """Log-probability of `targets[n]` after `hidden[n]`, and the entropy there.
 
