@@ -1,0 +1,167 @@
+"""What every sandbox promises, whatever runs it.
+
+A sandbox has one workspace, `/workspace`, which is the working directory of
+every command. Files enter and leave as tar streams: no host directory is ever
+mounted writable, and nothing is extracted on the host. Every call has a bound
+in seconds and ends in a result, a `SandboxError` (the request was refused: no
+such file, disk full) or a `SandboxLost` (the platform lost the sandbox, which
+code inside it cannot bring about).
+"""
+
+from __future__ import annotations
+
+import abc
+import io
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+Files = dict[str, bytes]
+
+WORKSPACE = "/workspace"
+
+
+@dataclass(frozen=True)
+class Bounds:
+  """Limits of one sandbox; bytes, seconds and counts.
+
+  `memory` bounds the resident memory of all processes together and the
+  address space of each one; `disk` and `inodes` each writable directory.
+  """
+
+  memory: int = 1 << 30
+  processes: int = 64
+  disk: int = 64 << 20
+  inodes: int = 8192
+  file_size: int = 64 << 20
+  open_files: int = 256
+  cpu_seconds: int = 300
+  boot_seconds: float = 30.0
+  lifetime_seconds: float = 3600.0
+  grace_seconds: float = 10.0  # beyond a call's own time, for its answer
+  output: int = 32 << 10  # kept of a command's output at each end
+
+
+@dataclass(frozen=True)
+class ExecResult:
+  """A finished command.
+
+  Attributes:
+    output: stdout and stderr merged, in full if `output_bytes` is at most
+      twice the bound, else its head and tail around a note of what is left out.
+    exit_code: as a shell gives it: 128 + n where signal n ended it.
+    timed_out: it was killed, with everything it had started.
+    out_of_memory: everything in the sandbox was killed for memory.
+    output_bytes: how much it wrote before it ended.
+    seconds: wall time.
+  """
+
+  output: str
+  exit_code: int
+  timed_out: bool = False
+  out_of_memory: bool = False
+  output_bytes: int = 0
+  seconds: float = 0.0
+
+
+class SandboxError(Exception):
+  """The sandbox refused a request; the text says why. `code` is an errno."""
+
+  def __init__(self, message: str, code: int = 0):
+    super().__init__(message)
+    self.code = code
+
+
+class SandboxLost(Exception):
+  """The sandbox is gone or does not answer; no fault of the code inside."""
+
+
+class Sandbox(abc.ABC):
+  """One sandbox; use it as `async with`, or call `stop` in a `finally`."""
+
+  _initial: Files
+
+  @abc.abstractmethod
+  async def start(self, files: Files | Path = {}) -> Self:
+    """Boots and fills `/workspace` from a dict or a host directory."""
+
+  @abc.abstractmethod
+  async def exec(self, command: str, timeout: float = 60.0) -> ExecResult:
+    """Runs `command` by a shell in /workspace for at most `timeout` seconds."""
+
+  @abc.abstractmethod
+  async def read(self, path: str, limit: int = 1 << 20) -> bytes:
+    """At most `limit` bytes of a regular file; relative to /workspace."""
+
+  @abc.abstractmethod
+  async def write(self, path: str, data: bytes) -> None:
+    """Writes a file and the directories above it."""
+
+  @abc.abstractmethod
+  async def list(self, path: str = ".") -> list[dict]:
+    """Entries below `path`: {path, type: file|dir|link|other, size}, sorted."""
+
+  @abc.abstractmethod
+  async def snapshot(self) -> bytes:
+    """The workspace as tar: files, directories and links as links."""
+
+  @abc.abstractmethod
+  async def restore(self, snapshot: bytes, root: str = WORKSPACE) -> None:
+    """Extracts a tar below `root`; links that would leave it are dropped."""
+
+  @abc.abstractmethod
+  async def fork(self) -> Self:
+    """A second, started sandbox with the same settings and a copy of the files."""
+
+  @abc.abstractmethod
+  async def stop(self) -> None:
+    """Kills everything in the sandbox and waits for it; never raises."""
+
+  async def diff(self) -> dict[str, str]:
+    """Path -> added | removed | changed, of regular files, since `start`."""
+    now = unpack(await self.snapshot())
+    changes = {path: "added" for path in now.keys() - self._initial.keys()}
+    changes |= {path: "removed" for path in self._initial.keys() - now.keys()}
+    both = now.keys() & self._initial.keys()
+    changes |= {p: "changed" for p in both if now[p] != self._initial[p]}
+    return dict(sorted(changes.items()))
+
+  async def __aenter__(self) -> Self:
+    return self
+
+  async def __aexit__(self, *exception: object) -> None:
+    await self.stop()
+
+
+def gather(source: Files | Path) -> Files:
+  """The regular files of a host directory, or `source` itself; no links."""
+  if isinstance(source, dict):
+    return dict(source)
+  return {
+      path.relative_to(source).as_posix(): path.read_bytes()
+      for path in sorted(source.rglob("*"))
+      if path.is_file() and not path.is_symlink()
+  }
+
+
+def pack(files: Files) -> bytes:
+  """`files` as a tar stream, the same bytes for the same files."""
+  buffer = io.BytesIO()
+  with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
+    for name in sorted(files):
+      info = tarfile.TarInfo(name)
+      info.size = len(files[name])
+      info.mode = 0o644
+      tar.addfile(info, io.BytesIO(files[name]))
+  return buffer.getvalue()
+
+
+def unpack(snapshot: bytes) -> Files:
+  """The regular files of a tar stream, in memory; links are not followed."""
+  with tarfile.open(fileobj=io.BytesIO(snapshot)) as tar:
+    return {
+        member.name: tar.extractfile(member).read()
+        for member in tar
+        if member.isreg()
+    }
