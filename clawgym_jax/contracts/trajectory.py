@@ -181,11 +181,11 @@ class Trajectory:
 
 
 def to_record(value: Step | Outcome | Trajectory) -> dict[str, Any]:
-  """A JSON-ready dictionary; `None` fields are left out."""
+  """A JSON-ready dictionary; `None` is left out where it is the default."""
   record = {
       f.name: getattr(value, f.name)
       for f in dataclasses.fields(value)
-      if getattr(value, f.name) is not None
+      if getattr(value, f.name) is not None or f.default is dataclasses.MISSING
   }
   if isinstance(value, Trajectory):
     record["steps"] = [to_record(step) for step in value.steps]
