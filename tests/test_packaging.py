@@ -1,5 +1,6 @@
 """The pins are what pyproject.toml asks for, and other Pythons can run the code."""
 
+import shutil
 import subprocess
 import sys
 
@@ -24,14 +25,15 @@ def test_requirements_are_fresh(name):
 
 def other_python(version):
   """The interpreter of another Python on this machine, or a skip."""
-  found = subprocess.run(
-      [sys.executable, "-m", "uv", "python", "find", "--no-python-downloads", version],
-      capture_output=True,
-      text=True,
-  )
-  if found.returncode:
-    pytest.skip(f"no Python {version} here")
-  return found.stdout.strip()
+  candidates = [shutil.which(f"python{version}")]
+  if shutil.which("pyenv"):
+    script = f'echo "$(pyenv prefix "$(pyenv latest {version})")/bin/python"'
+    found = subprocess.run(["sh", "-c", script], capture_output=True, text=True)
+    candidates.append(found.stdout.strip())
+  for python in filter(None, candidates):
+    if shutil.which(python) and not subprocess.run([python, "-c", ""], capture_output=True).returncode:
+      return python
+  pytest.skip(f"no Python {version} here")
 
 
 @pytest.mark.parametrize("version", ["3.12", "3.13"])
