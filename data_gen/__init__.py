@@ -1,0 +1,1 @@
+"""Tasks: made from fictional worlds, checked by real runs. Never imports jax."""
