@@ -120,7 +120,11 @@ class Sandbox(abc.ABC):
 
   async def diff(self) -> dict[str, str]:
     """Path -> added | removed | changed, of regular files, since `start`."""
-    now = unpack(await self.snapshot())
+    return self.changes(await self.snapshot())
+
+  def changes(self, snapshot: bytes) -> dict[str, str]:
+    """`diff`, for a snapshot in hand."""
+    now = unpack(snapshot)
     changes = {path: "added" for path in now.keys() - self._initial.keys()}
     changes |= {path: "removed" for path in self._initial.keys() - now.keys()}
     both = now.keys() & self._initial.keys()

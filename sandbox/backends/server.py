@@ -169,6 +169,8 @@ class Server:
     except OSError as error:
       text = error.strerror or str(error)
       answer = {"error": text, "code": error.errno or 0}, b""
+    except Exception as error:  # process 1 must outlive any odd request
+      answer = {"error": f"{type(error).__name__}: {error}", "code": 0}, b""
     if answer is not None:
       self.reply({"id": request["id"], **answer[0]}, answer[1])
 
