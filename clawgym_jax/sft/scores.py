@@ -1,0 +1,51 @@
+"""Log-probabilities of a batch's trained tokens: one rule for every loss.
+
+Slots of weight 0 read a zero vector instead of a hidden state and give 0, so
+nothing at a masked position, NaN included, reaches the value or a gradient.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from clawgym_jax.models.causal_lm import CausalLM
+from clawgym_jax.models.logprobs import token_scores
+
+Batch = dict[str, jax.Array]
+
+
+def trained_scores(
+    model: CausalLM, batch: Batch, temperature: float = 1.0
+) -> tuple[jax.Array, jax.Array]:
+  """Log-probabilities and entropies (nats), float32 [batch, slots] each.
+
+  Args:
+    model: any model of `clawgym_jax.models`.
+    batch: as `data.batch.collate` makes it.
+    temperature: divides the logits; that of sampling, where tokens were sampled.
+  """
+  live = batch["weight"] > 0
+  hidden, _ = model(batch["tokens"], batch["positions"], end=batch["end"])
+  hidden = jnp.take_along_axis(hidden, batch["before"][..., None], axis=1)
+  hidden = jnp.where(live[..., None], hidden, 0.0)
+  logprobs, entropies = token_scores(
+      model,
+      hidden.reshape(-1, hidden.shape[-1]),
+      batch["targets"].reshape(-1),
+      temperature,
+  )
+  return tuple(
+      jnp.where(live, value.reshape(live.shape), 0.0)
+      for value in (logprobs, entropies)
+  )
+
+
+def supervised_loss(
+    model: CausalLM, batch: Batch
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+  """The summed negative log-likelihood of the trained tokens, and its sums."""
+  logprobs, entropies = trained_scores(model, batch)
+  weight = batch["weight"]
+  loss = -jnp.sum(weight * logprobs)
+  return loss, {"loss": loss, "entropy": jnp.sum(weight * entropies)}

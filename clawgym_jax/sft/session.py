@@ -1,0 +1,121 @@
+"""A run's folder: what it is a run of, its metrics, and how it is stopped.
+
+The folder belongs to one set of settings and data; another one is refused by
+name. Metrics are one JSON line a step, and after a resume exactly the steps
+that the restored state holds. SIGTERM and Ctrl-C are answered between two
+steps, by an exit that the shell can tell from a failure.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+import types
+from pathlib import Path
+from typing import Any
+
+from clawgym_jax.configs import base
+from clawgym_jax.contracts.errors import UserError
+from clawgym_jax.contracts.files import append_line, read_lines, write_atomic, write_json
+
+# What the same run may be continued with: it changes no step that is done.
+_FREE = ("out", "max_seconds", "steps", "saving.")
+
+
+def claim_folder(config: Any, data: dict[str, Any]) -> Path:
+  """Creates or reopens `config.out` for a run of `config` on `data`.
+
+  `data` identifies what the run learns from; both must be as before.
+  """
+  if not config.out:
+    raise UserError("the run has no folder: give --config.out=DIR")
+  out = Path(config.out)
+  identity = {
+      "config": {
+          key: value for key, value in base.keys(config).items()
+          if not key.startswith(_FREE)
+      },
+      "data": data,
+  }
+  path = out / "run.json"
+  if path.exists():
+    before = json.loads(path.read_text())
+    changed = [
+        f"{key} (was {old.get(key)!r}, is {new.get(key)!r})"
+        for old, new in ((before[part], identity[part]) for part in identity)
+        for key in sorted(old.keys() | new.keys())
+        if old.get(key) != new.get(key)
+    ]
+    if changed:
+      raise UserError(
+          f"{out} holds a run with other settings: {'; '.join(changed)}. Give the"
+          " same ones to continue it, or another --config.out"
+      )
+  else:
+    write_json(path, identity)
+  return out
+
+
+class Metrics:
+  """`metrics.jsonl`: one line a step, in order, each step once."""
+
+  def __init__(self, path: Path, *, done: int):
+    """Drops the lines of steps that the state restored at `done` doesn't hold."""
+    self.path = path
+    kept = [line for line in read_lines(path) if line.get("step", 0) <= done]
+    if path.exists():
+      write_atomic(path, "".join(json.dumps(line) + "\n" for line in kept))
+    self.lines = kept
+
+  def write(self, line: dict[str, Any]) -> None:
+    append_line(self.path, line)
+    self.lines.append(line)
+
+
+class StopSignals:
+  """Remembers SIGTERM and Ctrl-C while its block runs.
+
+  The first one is answered where the block calls `raise_if_requested`; a
+  second one acts at once.
+  """
+
+  def __init__(self) -> None:
+    self._received: int | None = None
+    self._before: dict[int, Any] = {}
+
+  @property
+  def requested(self) -> bool:
+    return self._received is not None
+
+  def __enter__(self) -> StopSignals:
+    if threading.current_thread() is threading.main_thread():
+      for number in (signal.SIGINT, signal.SIGTERM):
+        self._before[number] = signal.signal(number, self._receive)
+    return self
+
+  def __exit__(
+      self,
+      kind: type[BaseException] | None,
+      error: BaseException | None,
+      trace: types.TracebackType | None,
+  ) -> None:
+    self._restore()
+
+  def raise_if_requested(self) -> None:
+    """KeyboardInterrupt after Ctrl-C, exit status 143 after SIGTERM."""
+    if self._received == signal.SIGTERM:
+      sys.exit(128 + signal.SIGTERM)
+    if self._received is not None:
+      raise KeyboardInterrupt
+
+  def _receive(self, number: int, frame: types.FrameType | None) -> None:
+    self._received = number
+    self._restore()
+    print("\nstopping after this step; again to stop at once", file=sys.stderr)
+
+  def _restore(self) -> None:
+    for number, handler in self._before.items():
+      signal.signal(number, handler)
+    self._before.clear()

@@ -1,0 +1,82 @@
+"""From a summed loss to optimizer steps, with as many micro-batches as need be.
+
+The loss of an update is the sum over its micro-batches divided by one
+`denominator`, so that splitting a batch changes nothing but memory. An update
+whose gradient is not finite leaves weights and optimizer as they were and
+says so. Weights and optimizer state are donated to `apply`: they are gone
+afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+
+from clawgym_jax.configs import base
+from clawgym_jax.models.causal_lm import CausalLM
+from clawgym_jax.sft.optimizer import transformation
+from clawgym_jax.sft.scores import Batch
+
+Loss = Callable[[CausalLM, Batch], tuple[jax.Array, dict[str, jax.Array]]]
+Sums = tuple[nnx.State, dict[str, jax.Array]]  # gradients, and sums to report
+
+
+class Updates:
+  """The compiled parts of one trainer's step; `compiles` counts programs.
+
+  Args:
+    graphdef: of the model, from `nnx.split(model, nnx.Param)`.
+    loss: gives a summed loss and sums to report, from a model and a batch.
+    config: the optimizer.
+  """
+
+  def __init__(self, graphdef: nnx.GraphDef, loss: Loss, config: base.Optimizer):
+    self.compiles = 0
+    optimizer = transformation(config)
+
+    def gradients(params: nnx.State, batch: Batch, denominator: jax.Array) -> Sums:
+      def scaled(params):
+        total, sums = loss(nnx.merge(graphdef, params), batch)
+        return total / denominator, sums
+
+      return jax.grad(scaled, has_aux=True)(params)
+
+    def start(params, batch, denominator):
+      self.compiles += 1
+      return gradients(params, batch, denominator)
+
+    def add(sums, params, batch, denominator):
+      self.compiles += 1
+      return jax.tree.map(jnp.add, sums, gradients(params, batch, denominator))
+
+    def apply(params, state, grads, rate):
+      self.compiles += 1
+      norm = optax.tree.norm(grads)
+
+      def update(params, state, grads):
+        steps, state = optimizer.update(grads, state, params)
+        return jax.tree.map(lambda p, u: p - rate * u, params, steps), state
+
+      params, state = jax.lax.cond(
+          jnp.isfinite(norm), update, lambda p, s, _: (p, s), params, state, grads
+      )
+      return params, state, norm
+
+    self.initial = jax.jit(optimizer.init)
+    self._start = jax.jit(start)
+    self._add = jax.jit(add, donate_argnums=0)
+    self.apply = jax.jit(apply, donate_argnums=(0, 1))
+
+  def accumulate(
+      self, sums: Sums | None, params: nnx.State, batch: Batch, denominator: float
+  ) -> Sums:
+    """Adds one micro-batch to `sums`; None starts anew."""
+    denominator = jnp.float32(denominator or 1.0)  # nothing trained: a loss of 0
+    if sums is None:
+      return self._start(params, batch, denominator)
+    return self._add(sums, params, batch, denominator)
