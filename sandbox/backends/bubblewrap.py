@@ -23,7 +23,6 @@ import shutil
 import struct
 import subprocess
 import sys
-import time
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
@@ -31,8 +30,7 @@ from typing import Any, Self
 from clawgym_jax.contracts.errors import UserError
 from sandbox.backends import base
 from sandbox.backends.base import Bounds, ExecResult, SandboxError, SandboxLost
-
-LABEL = "clawgym-sandbox"
+from sandbox.backends.labels import label
 
 _HEADER = struct.Struct("!IQ")
 _SERVER = Path(__file__).with_name("server.py").read_bytes()
@@ -48,20 +46,6 @@ _UID = 1000  # inside; outside it is the caller's, or for root one of its own
 _FIRST_HOST_UID = 200_000
 _HOST_UIDS = 1_000_000
 _PYTHON = "/usr/bin/python3"
-
-
-def label(run_id: str, expires: float) -> str:
-  """What a sandbox of this process carries in its command line."""
-  return f"{LABEL}:{run_id}:{os.getpid()}:{process_start(os.getpid())}:{int(expires)}"
-
-
-def process_start(pid: int) -> int:
-  """When `pid` started, in clock ticks since boot; 0 if there is no such process."""
-  try:
-    stat = Path(f"/proc/{pid}/stat").read_bytes()
-  except OSError:
-    return 0
-  return int(stat.rpartition(b")")[2].split()[19])
 
 
 @cache
@@ -216,9 +200,7 @@ class BubblewrapSandbox(base.Sandbox):
   async def _boot(self) -> None:
     passwd, group = _memory_file(_PASSWD), _memory_file(_GROUP)
     folders = (base.WORKSPACE, "/tmp", *self._settings["folders"])
-    tag = label(
-        self._settings["run_id"], time.time() + self._bounds.lifetime_seconds
-    )
+    tag = label(self._settings["run_id"], self._bounds.lifetime_seconds)
     try:
       self._process = await asyncio.create_subprocess_exec(
           *_prefix(),
