@@ -148,14 +148,9 @@ def number(path: str, value: float) -> Deliverable:
   return {"kind": "number", "path": path, "value": value}
 
 
-def same_file(path: str, content: str | bytes) -> Deliverable:
-  raw = content.encode() if isinstance(content, str) else content
-  return {"kind": "file", "path": path, "sha256": hashlib.sha256(raw).hexdigest()}
-
-
-def moved(source: str, path: str, content: str | bytes) -> Deliverable:
+def moved(source: str, path: str, content: str) -> Deliverable:
   """`content` is at `path` and no longer at `source`."""
-  return {**same_file(path, content), "kind": "moved", "source": source}
+  return {**text(path, content), "kind": "moved", "source": source}
 
 
 def table(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:

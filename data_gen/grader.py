@@ -1,39 +1,37 @@
 """Grades a workspace against expected.json; copied into each task as check.py.
 
-Standard library only. Deliverables are judged first; side conditions (inputs
-unchanged, nothing deleted) count only once every deliverable is right, so an
-agent that does nothing, or writes the wrong thing, scores exactly 0. Trailing
-blanks and newlines never matter. Code from the workspace runs only for the
-kind `script`, in a subprocess with a time limit.
+Standard library only. Deliverables are judged first; that the rest is
+unchanged counts only once every deliverable is right, so an agent that does
+nothing, or writes the wrong thing, scores exactly 0. Trailing blanks and
+newlines never matter. What an agent may leave (links, bombs, huge numbers,
+endless views) costs bounded time and memory and is merely wrong. Code from
+the workspace runs only for the kind `script`, with a time limit.
 """
 
 import hashlib
 import json
 import math
 import os
-import sqlite3
-import subprocess
-import tarfile
-import zlib
 from pathlib import Path
 
 EXPECTED = Path(__file__).resolve().parent / "expected.json"
 MAX_BYTES = 4 << 20
-SCRIPT_SECONDS = 10
+SCRIPT_SECONDS = 8
+QUERY_STEPS = 100_000
 
 
 def grade(workspace: str, final_message: str, transcript: list) -> dict[str, float]:
   """Named values, 0.0 or 1.0, for the workspace as the agent left it."""
   root = Path(workspace)
   expected = json.loads(EXPECTED.read_text())
+  intact = all(
+      _digest(root / path) == digest for path, digest in expected["unchanged"].items()
+  )
   values = {
       name: float(_right(root, spec))
       for name, spec in expected["deliverables"].items()
   }
-  done = all(values.values())
-  for path, digest in expected["unchanged"].items():
-    done = done and _digest(root / path) == digest
-  values["rest_unchanged"] = float(done)
+  values["rest_unchanged"] = float(intact and all(values.values()))
   return values
 
 
@@ -42,87 +40,105 @@ def _right(root: Path, spec: dict) -> bool:
   if path.is_symlink() or not path.is_file() or path.stat().st_size > MAX_BYTES:
     return False
   try:
-    return bool(_KINDS[spec["kind"]](path, spec))
+    return bool(_KINDS[spec["kind"]](root, path, spec))
   except (ValueError, OSError, EOFError, RecursionError):
     return False  # not of the expected format at all
-  except (sqlite3.Error, tarfile.TarError, zlib.error):
-    return False
 
 
-def _text(path: Path, spec: dict) -> bool:
-  return _lines(path) == spec["lines"]
+def _text(root: Path, path: Path, spec: dict) -> bool:
+  text = path.read_text(encoding="utf-8").rstrip()
+  return [line.rstrip() for line in text.split("\n")] == spec["lines"]
 
 
-def _number(path: Path, spec: dict) -> bool:
-  text = path.read_text().strip()
-  value = float(text)
+def _number(root: Path, path: Path, spec: dict) -> bool:
+  text = path.read_text(encoding="utf-8").strip()
   plain = all(c in "0123456789.-+" for c in text)  # neither 1_0 nor nan nor 1e3
-  return plain and math.isclose(value, spec["value"], rel_tol=0, abs_tol=0.005)
+  return plain and math.isclose(float(text), spec["value"], rel_tol=0, abs_tol=0.005)
 
 
-def _file(path: Path, spec: dict) -> bool:
-  return _digest(path) == spec["sha256"]
+def _moved(root: Path, path: Path, spec: dict) -> bool:
+  """The same file at the new place, and nothing at the old one."""
+  return _text(root, path, spec) and not os.path.lexists(root / spec["source"])
 
 
-def _moved(path: Path, spec: dict) -> bool:
-  """The same bytes at the new place, and nothing at the old one."""
-  old = path.parents[len(Path(spec["path"]).parts) - 1] / spec["source"]
-  return _file(path, spec) and not os.path.lexists(old)
+def _json(root: Path, path: Path, spec: dict) -> bool:
+  return json.loads(path.read_text(encoding="utf-8")) == spec["value"]
 
 
-def _json(path: Path, spec: dict) -> bool:
-  return json.loads(path.read_text()) == spec["value"]
+def _tar(root: Path, path: Path, spec: dict) -> bool:
+  """A compressed tar of exactly these files."""
+  import gzip
+  import io
+  import tarfile
+  import zlib
 
-
-def _tar(path: Path, spec: dict) -> bool:
   found = {}
-  with tarfile.open(path) as archive:
-    for member in archive:
-      if member.isdir():
-        continue
-      stream = archive.extractfile(member) if member.isfile() else None
-      if stream is None or member.size > MAX_BYTES:
-        return False
-      name = os.path.normpath(member.name)
-      found[name] = hashlib.sha256(stream.read(MAX_BYTES)).hexdigest()
+  try:
+    with gzip.open(path) as stream:
+      raw = stream.read(MAX_BYTES)
+    with tarfile.open(fileobj=io.BytesIO(raw), mode="r:") as archive:
+      for member in archive:
+        if member.isfile():
+          name = os.path.normpath(member.name)
+          data = archive.extractfile(member).read()
+          found[name] = hashlib.sha256(data).hexdigest()
+        elif not member.isdir():
+          return False
+  except (tarfile.TarError, zlib.error):
+    return False
   return found == spec["members"]
 
 
-def _database(path: Path, spec: dict) -> bool:
+def _database(root: Path, path: Path, spec: dict) -> bool:
+  import sqlite3
+
   uri = f"file:{path.resolve()}?mode=ro&immutable=1"
-  connection = sqlite3.connect(uri, uri=True)
   try:
-    rows = connection.execute(f"select * from {spec['table']} order by 1").fetchall()
-  finally:
+    connection = sqlite3.connect(uri, uri=True)
+    connection.set_progress_handler(lambda: 1, QUERY_STEPS)
+    query = f"select * from {spec['table']} order by 1"
+    rows = connection.execute(query).fetchmany(len(spec["rows"]) + 1)
     connection.close()
+  except sqlite3.Error:
+    return False
   return [list(row) for row in rows] == spec["rows"]
 
 
-def _script(path: Path, spec: dict) -> bool:
-  """The script, run again in the workspace, leaves the right file once more."""
-  root = path.parents[len(Path(spec["path"]).parts) - 1]
-  result = root / spec["result"]
-  before = result.read_bytes()
+def _script(root: Path, path: Path, spec: dict) -> bool:
+  """The script reads its source: with one row more it gives the new result.
+
+  Everything that this touches is put back afterwards.
+  """
+  import signal
+  import subprocess
+
+  source, result = root / spec["source"], root / spec["result"]
+  saved = {place: place.read_bytes() for place in (source, result)}
+  source.write_bytes(saved[source] + spec["row"].encode())
   result.unlink()
+  quiet = subprocess.DEVNULL
+  process = subprocess.Popen(
+      ["python3", str(path)],
+      cwd=root,
+      stdin=quiet,
+      stdout=quiet,
+      stderr=quiet,
+      start_new_session=True,
+  )
   try:
-    run = subprocess.run(
-        ["python3", spec["path"]],
-        cwd=root,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=SCRIPT_SECONDS,
-        check=False,
-    )
-    return run.returncode == 0 and _number(result, spec)
+    code = process.wait(SCRIPT_SECONDS)
+    return code == 0 and _right(root, {**spec, "kind": "number", "path": spec["result"]})
   except subprocess.TimeoutExpired:
     return False
   finally:
-    result.parent.mkdir(parents=True, exist_ok=True)
-    result.write_bytes(before)
-
-
-def _lines(path: Path) -> list[str]:
-  return [line.rstrip() for line in path.read_text().rstrip().split("\n")]
+    try:
+      os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+      pass
+    process.wait()
+    for place, data in saved.items():
+      place.parent.mkdir(parents=True, exist_ok=True)
+      place.write_bytes(data)
 
 
 def _digest(path: Path) -> str | None:
@@ -135,7 +151,6 @@ def _digest(path: Path) -> str | None:
 _KINDS = {
     "text": _text,
     "number": _number,
-    "file": _file,
     "moved": _moved,
     "json": _json,
     "tar": _tar,

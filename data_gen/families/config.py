@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from data_gen.draft import Draft, edit_call, exec_call, family, read_call, same_file
+from data_gen.draft import Draft, edit_call, exec_call, family, read_call, text
 from data_gen.world import World
 
 SET_JSON_PY = '''"""Sets one number in a JSON file: set_json.py FILE KEY NUMBER"""
@@ -79,7 +79,7 @@ def ini_set(world: World) -> Draft:
       },
       calls=[exec_call(f"sed -i 's/^{key} = .*/{key} = {new}/' {source}")],
       deliverables={
-          "settings": same_file(source, _ini(world, service, _with(values, key, new)))
+          "settings": text(source, _ini(world, service, _with(values, key, new)))
       },
       changed=frozenset({source}),
       final_message=f"Done, {key} is {new} in {source}.",
@@ -121,7 +121,7 @@ def yaml_edit(world: World) -> Draft:
       },
       calls=[edit_call(source, f"{key}: {old}", f"{key}: {new}")],
       deliverables={
-          "settings": same_file(source, _yaml(world, service, _with(values, key, new)))
+          "settings": text(source, _yaml(world, service, _with(values, key, new)))
       },
       changed=frozenset({source}),
       final_message=f"Done, {key} is {new} in {source}.",
@@ -207,7 +207,7 @@ def env_from_note(world: World) -> Draft:
           exec_call(f"sed -i 's/^{upper}=.*/{upper}={new}/' {source}"),
       ],
       deliverables={
-          "settings": same_file(source, _env(world, service, _with(values, key, new)))
+          "settings": text(source, _env(world, service, _with(values, key, new)))
       },
       changed=frozenset({source}),
       final_message=f"Done, {upper} is {new} in {source}.",
@@ -251,7 +251,7 @@ def toml_from_mail(world: World) -> Draft:
           exec_call(f"sed -i 's/^{key} = .*/{key} = {new}/' {source}"),
       ],
       deliverables={
-          "settings": same_file(source, _toml(world, service, _with(values, key, new)))
+          "settings": text(source, _toml(world, service, _with(values, key, new)))
       },
       changed=frozenset({source}),
       final_message=f"Done, {key} is {new} in {source}.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-from data_gen.draft import Draft, exec_call, family, number, same_file, text
+from data_gen.draft import Draft, exec_call, family, number, text
 from data_gen.world import World
 
 _EVENTS = (
@@ -189,7 +189,7 @@ def replace_name(world: World) -> Draft:
           f"docs/{other}.md": f"# Older offer\n\n{old} declined in {world.city}.\n",
       },
       calls=[exec_call(f"sed -i 's/{old}/{new}/g' {source}")],
-      deliverables={"document": same_file(source, page(new))},
+      deliverables={"document": text(source, page(new))},
       changed=frozenset({source}),
       final_message=f"Done, {source} now says {new} throughout.",
   )

@@ -7,7 +7,7 @@ import hashlib
 import io
 import tarfile
 
-from data_gen.draft import Draft, exec_call, family, moved, read_call, same_file
+from data_gen.draft import Draft, exec_call, family, moved, read_call, text
 from data_gen.world import World
 
 _OFFICE = {
@@ -200,7 +200,7 @@ def unpack_archive(world: World) -> Draft:
       },
       calls=[exec_call(f"mkdir -p {target} && tar -xzf {source} -C {target}")],
       deliverables={
-          name.split(".")[0]: same_file(f"{target}/{name}", data)
+          name.split(".")[0]: text(f"{target}/{name}", data)
           for name, data in inside.items()
       },
       final_message=f"Done, the contents are in {target}.",

@@ -11,7 +11,6 @@ from data_gen.draft import (
     family,
     number,
     read_call,
-    same_file,
     text,
     write_call,
 )

@@ -112,7 +112,14 @@ def script_path(world: World) -> Draft:
       ],
       deliverables={
           "result": number(result, value),
-          "runs": {"kind": "script", "path": script, "result": result, "value": value},
+          "runs": {
+              "kind": "script",
+              "path": script,
+              "source": source,
+              "row": f"{world.today.isoformat()},{world.first},100.00\n",
+              "result": result,
+              "value": value + 100 * int(factor),
+          },
       },
       changed=frozenset({script}),
       final_message=f"Done, {script} reads {source} and runs.",

@@ -1,0 +1,207 @@
+"""Admits a task only if runs in real sandboxes show that it is sound.
+
+The reference solution scores 1; doing nothing and every adversary score 0;
+a spoiled result scores less than 1. A task that fails, or can't even be
+loaded, moves to DIR/rejected with its causes in DIR/audit.json. A run that
+the platform lost decides nothing: the task stays, counted as undecided, and
+the same command tries it again. Verdicts are kept by content hash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+
+from clawgym_jax import cli
+from clawgym_jax.contracts.errors import RecordError, UserError
+from clawgym_jax.contracts.files import write_json
+from clawgym_jax.contracts.task import Task, content_hash, load_task
+from clawgym_jax.contracts.trajectory import Outcome
+from data_gen.mutation import Mutant
+from sandbox.backends import check_backend
+from sandbox.fleet import grade_with
+from sandbox.harnesses import ADVERSARIES
+
+VERSION = 1
+_SAVE_SECONDS = 5.0
+
+_TASKS = flags.DEFINE_string("tasks", None, "Folder of task directories.")
+_CONCURRENCY = flags.DEFINE_integer(
+    "concurrency", 6, "Sandboxes at once.", lower_bound=1
+)
+_ALLOW = flags.DEFINE_bool(
+    "allow_rejected", False, "Exit with status 0 although tasks were rejected."
+)
+
+
+class _Undecided(Exception):
+  """A run that was lost for no fault of the task."""
+
+
+async def judge(task: Task) -> list[str]:
+  """Why `task` is unsound, one cause a failed run; empty if it is sound."""
+  causes = []
+  for harness in ("oracle", "null", *ADVERSARIES, Mutant()):
+    name = harness if isinstance(harness, str) else harness.name
+    outcome = await grade_with(task, harness)
+    cause = _fault(name, outcome)
+    if cause:
+      causes.append(cause)
+  return causes
+
+
+def _fault(name: str, outcome: Outcome) -> str | None:
+  if outcome.score is None:
+    cause = outcome.cause or "unscored"
+    if cause.split(":")[0] in ("sandbox_lost", "verifier_lost"):
+      raise _Undecided(cause)
+    return f"{name}: {cause}"
+  score = outcome.score
+  if name == "oracle":
+    wrong = [check for check, value in outcome.checks.items() if value < 1.0]
+    return None if score == 1.0 else f"oracle scores {score:g}, fails {wrong}"
+  if name == Mutant.name:
+    return None if score < 1.0 else "a spoiled result still scores 1"
+  return None if score == 0.0 else f"{name} scores {score:g}"
+
+
+async def audit(folder: Path, concurrency: int) -> dict[str, Any]:
+  """Judges every task of `folder` that has no verdict yet; the counts."""
+  known = _verdicts(folder)
+  names = sorted(
+      p.name
+      for p in folder.iterdir()
+      if p.is_dir() and p.name != "rejected" and not p.name.startswith(".")
+  )
+  if not names and not known:
+    raise UserError(f"{folder} holds no tasks: make some with data_gen.synthesize")
+  bar = cli.progress(len(names), "audit", unit="task")
+  verdicts = {n: v for n, v in known.items() if v["verdict"] == "rejected"}
+  verdicts = {n: v for n, v in verdicts.items() if n not in names}
+  undecided: dict[str, str] = {}
+  waiting = iter(names)
+  saved = time.monotonic()
+
+  async def work() -> None:
+    nonlocal saved
+    for name in waiting:
+      try:
+        verdict = await _verdict(folder / name, known.get(name))
+      except _Undecided as error:
+        undecided[name] = str(error)
+      else:
+        verdicts[name] = verdict
+        if verdict["verdict"] == "rejected":
+          _reject(folder, name)
+      bar.update()
+      if time.monotonic() - saved > _SAVE_SECONDS:
+        saved = time.monotonic()
+        _save(folder, verdicts)
+
+  try:
+    async with asyncio.TaskGroup() as group:
+      for _ in range(concurrency):
+        group.create_task(work())
+  finally:
+    bar.close()
+    _save(folder, {**known, **verdicts})
+  return _summary(verdicts, undecided)
+
+
+async def _verdict(directory: Path, known: dict[str, Any] | None) -> dict[str, Any]:
+  try:
+    task = load_task(directory)
+    raw = json.loads((directory / "task.json").read_text())
+    digest = f"{VERSION}:{content_hash(directory, raw)}"
+    if known and known["hash"] == digest:
+      return known
+    causes = await judge(task)
+  except (RecordError, OSError, ValueError, KeyError, TypeError) as error:
+    return {
+        "verdict": "rejected",
+        "hash": "",
+        "causes": [f"broken: {type(error).__name__}: {error}"],
+    }
+  verdict = "rejected" if causes else "admitted"
+  return {
+      "verdict": verdict,
+      "hash": digest,
+      "family": task.family,
+      "causes": causes,
+  }
+
+
+def _verdicts(folder: Path) -> dict[str, dict[str, Any]]:
+  path = folder / "audit.json"
+  if not path.exists():
+    return {}
+  try:
+    return json.loads(path.read_text())["tasks"]
+  except (ValueError, KeyError, TypeError):
+    raise UserError(f"{path} is damaged: remove it to judge all again") from None
+
+
+def _save(folder: Path, verdicts: dict[str, dict[str, Any]]) -> None:
+  counts = Counter(v["verdict"] for v in verdicts.values())
+  write_json(
+      folder / "audit.json",
+      {
+          "version": VERSION,
+          "counts": dict(sorted(counts.items())),
+          "tasks": dict(sorted(verdicts.items())),
+      },
+  )
+
+
+def _reject(folder: Path, name: str) -> None:
+  place = folder / "rejected" / name
+  place.parent.mkdir(exist_ok=True)
+  shutil.rmtree(place, ignore_errors=True)
+  (folder / name).rename(place)
+
+
+def _summary(
+    verdicts: dict[str, dict[str, Any]], undecided: dict[str, str]
+) -> dict[str, Any]:
+  rejected = {n: v["causes"] for n, v in verdicts.items() if v["verdict"] == "rejected"}
+  return {
+      "admitted": len(verdicts) - len(rejected),
+      "rejected": len(rejected),
+      "undecided": len(undecided),
+      "causes": {**rejected, **{n: [c] for n, c in undecided.items()}},
+  }
+
+
+def main() -> dict[str, Any]:
+  if not _TASKS.value:
+    raise UserError("--tasks is missing: give the folder of tasks")
+  folder = Path(_TASKS.value)
+  if not folder.is_dir():
+    raise UserError(f"--tasks={folder} is not a folder")
+  check_backend("bubblewrap")
+  summary = asyncio.run(audit(folder, _CONCURRENCY.value))
+  print(
+      f"{summary['admitted']} admitted, {summary['rejected']} rejected,"
+      f" {summary['undecided']} undecided; see {folder / 'audit.json'}"
+  )
+  for name, causes in sorted(summary["causes"].items()):
+    print(f"  {name}: {'; '.join(causes)}")
+  if summary["undecided"]:
+    raise UserError("some tasks are undecided: run the same command again")
+  if summary["rejected"] and not _ALLOW.value:
+    raise UserError(
+        f"{summary['rejected']} tasks were rejected and moved to"
+        f" {folder / 'rejected'}; with --allow_rejected that is no error"
+    )
+  return summary
+
+
+if __name__ == "__main__":
+  cli.run(main)
