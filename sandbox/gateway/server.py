@@ -54,7 +54,7 @@ def app(pool: Pool, upstream: Upstream, pins: dict[str, Any]) -> Starlette:
     if not request.stream:
       return JSONResponse(completion)
     return StreamingResponse(
-        _events(completion, request.stream_usage), media_type="text/event-stream"
+        events(completion, request.stream_usage), media_type="text/event-stream"
     )
 
   async def models(http: HttpRequest) -> Response:
@@ -206,7 +206,7 @@ def _completion(session: str, model: str, node: Node) -> dict[str, Any]:
   }
 
 
-def _events(completion: dict[str, Any], with_usage: bool) -> Iterator[str]:
+def events(completion: dict[str, Any], with_usage: bool) -> Iterator[str]:
   """The completion as server-sent events: role, text, calls, finish, usage."""
   (choice,) = completion["choices"]
   message = choice["message"]

@@ -1,0 +1,279 @@
+"""A scripted teacher: an OpenAI chat API that replays reference solutions.
+
+It finds the task by the instruction in the messages before the first
+assistant message, and the step by how many assistant messages there are, so
+it keeps no state and any harness may ask. A reference call is put in the
+tools that the request offers: Claw and OpenClaw (read, write, edit, exec), pi
+(bash for exec), nanobot (read_file, write_file, edit_file), mini-swe-agent
+(bash alone, which also hands in the final message). One call a message; after
+the last one comes the reference's final message.
+
+What it does not know it refuses with 400, naming it: an instruction of no
+task or of several, a call that no offered tool can make.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shlex
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+from starlette.applications import Starlette
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from clawgym_jax import cli
+from clawgym_jax.contracts.errors import UserError
+from clawgym_jax.contracts.files import write_json
+from clawgym_jax.contracts.task import SolutionCall, list_tasks, load_task
+from sandbox.gateway import messages
+from sandbox.gateway.errors import CallError, bad_request
+from sandbox.gateway.server import events, on_call_error, serve
+
+MODEL = "teacher"
+_SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"  # mini-swe-agent's last line
+
+Call = tuple[str, dict[str, Any]]  # a tool's name and arguments
+
+
+@dataclass(frozen=True)
+class Solution:
+  """A task's reference: the calls in order, then what is said to the user."""
+
+  task_id: str
+  calls: list[SolutionCall]
+  final_message: str
+
+
+class Teacher:
+  """The reference solutions of a folder of tasks, by instruction."""
+
+  def __init__(self, tasks: Path) -> None:
+    self.solutions: dict[str, list[Solution]] = {}
+    for directory in list_tasks(tasks):
+      task = load_task(directory)
+      solution = Solution(task.id, task.solution(), task.final_message())
+      known = self.solutions.setdefault(task.instruction.strip(), [])
+      if not any(_same(solution, other) for other in known):
+        known.append(solution)
+    if not self.solutions:
+      raise UserError(f"{tasks} holds no task: make some with data_gen.synthesize")
+
+  def answer(self, request: messages.Request) -> messages.Message:
+    """The next assistant message; a 400 `CallError` where there is none."""
+    solution = self._find(request)
+    done = sum(message["role"] == "assistant" for message in request.messages)
+    offered = {
+        tool["function"]["name"]: tool["function"].get("parameters") or {}
+        for tool in request.tools
+    }
+    calls = [c for call in solution.calls for c in translate(call, offered)]
+    if done < len(calls):
+      return _message(None, calls[done])
+    if set(offered) == {"bash"}:
+      submit = f"echo {_SUBMIT}; printf '%s' {shlex.quote(solution.final_message)}"
+      return _message(None, ("bash", {"command": submit}))
+    return _message(solution.final_message, None)
+
+  def _find(self, request: messages.Request) -> Solution:
+    asked = []
+    for message in request.messages:
+      if message["role"] == "assistant":
+        break
+      if message["role"] == "user":
+        asked.append(messages.text_of(message["content"]).strip())
+    found = [text for text in asked if text in self.solutions]
+    if not found:  # a harness may put words around the instruction
+      found = sorted(
+          (known for known in self.solutions for text in asked if known in text),
+          key=len,
+          reverse=True,
+      )
+    if not found:
+      raise _refused(f"no task has the instruction {(asked or [''])[-1][:300]!r}")
+    solutions = self.solutions[found[0]]
+    if len(solutions) > 1:
+      names = ", ".join(solution.task_id for solution in solutions)
+      raise _refused(f"several tasks have this instruction: {names}")
+    return solutions[0]
+
+
+def translate(call: SolutionCall, offered: dict[str, Any]) -> list[Call]:
+  """The reference call in the tools of `offered` (name to parameter schema)."""
+  arguments = call.arguments
+  if call.name in offered:
+    properties = offered[call.name].get("properties", {})
+    if call.name == "edit" and properties and "edits" not in properties:
+      return [
+          ("edit", {"path": arguments["path"], **edit}) for edit in arguments["edits"]
+      ]
+    return [(call.name, arguments)]
+  for name, into in _TABLE.get(call.name, ()):
+    if name in offered:
+      return [(name, converted) for converted in into(arguments)]
+  raise _refused(
+      f"the request offers no tool for {call.name}; it offers"
+      f" {', '.join(sorted(offered)) or 'none'}"
+  )
+
+
+def _command(arguments: dict[str, Any]) -> list[dict[str, Any]]:
+  unknown = sorted(set(arguments) - {"command"})
+  if unknown:
+    raise _refused(f"exec with {', '.join(unknown)} can't be put in a bash call")
+  return [arguments]
+
+
+def _unchanged(arguments: dict[str, Any]) -> list[dict[str, Any]]:
+  return [arguments]
+
+
+def _edit_file(arguments: dict[str, Any]) -> list[dict[str, Any]]:
+  return [
+      {
+          "path": arguments["path"],
+          "old_text": edit["oldText"],
+          "new_text": edit["newText"],
+      }
+      for edit in arguments["edits"]
+  ]
+
+
+def _read_by_shell(arguments: dict[str, Any]) -> list[dict[str, Any]]:
+  unknown = sorted(set(arguments) - {"path"})
+  if unknown:
+    raise _refused(f"read with {', '.join(unknown)} can't be put in a bash call")
+  return [{"command": f"cat {shlex.quote(arguments['path'])}"}]
+
+
+def _write_by_shell(arguments: dict[str, Any]) -> list[dict[str, Any]]:
+  path, content = shlex.quote(arguments["path"]), arguments["content"]
+  folder = shlex.quote(str(Path(arguments["path"]).parent))
+  if content.endswith("\n") and "\nEOF\n" not in f"\n{content}":
+    write = f"cat > {path} <<'EOF'\n{content}EOF"
+  else:  # a heredoc always ends its text with a newline
+    write = f"printf '%s' {shlex.quote(content)} > {path}"
+  return [{"command": f"mkdir -p {folder} && {write}"}]
+
+
+def _edit_by_shell(arguments: dict[str, Any]) -> list[dict[str, Any]]:
+  """Each old text must be there once, as in the edit tool."""
+  lines = [
+      f"path = {arguments['path']!r}",
+      "text = open(path, newline='').read()",
+      *(
+          line
+          for edit in arguments["edits"]
+          for line in (
+              f"assert text.count({edit['oldText']!r}) == 1",
+              f"text = text.replace({edit['oldText']!r}, {edit['newText']!r})",
+          )
+      ),
+      "open(path, 'w', newline='').write(text)",
+  ]
+  return [{"command": "python3 - <<'EOF'\n" + "\n".join(lines) + "\nEOF"}]
+
+
+# For each call of the reference, the tools that can make it, best first.
+_Into = Callable[[dict[str, Any]], list[dict[str, Any]]]
+_TABLE: dict[str, tuple[tuple[str, _Into], ...]] = {
+    "exec": (("bash", _command),),
+    "read": (("read_file", _unchanged), ("bash", _read_by_shell)),
+    "write": (("write_file", _unchanged), ("bash", _write_by_shell)),
+    "edit": (("edit_file", _edit_file), ("bash", _edit_by_shell)),
+}
+
+
+def app(teacher: Teacher) -> Starlette:
+  """GET /v1/models and POST /v1/chat/completions."""
+
+  async def chat(http: HttpRequest) -> Response:
+    try:
+      body = json.loads(await http.body())
+    except ValueError:
+      raise bad_request("the body is not JSON") from None
+    request = messages.parse(body)
+    message = teacher.answer(request)
+    completion = {
+        "id": f"chatcmpl-{secrets.token_hex(8)}",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": MODEL,
+        "choices": [
+            {
+                "index": 0,
+                "message": message,
+                "finish_reason": "tool_calls" if "tool_calls" in message else "stop",
+            }
+        ],
+        "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
+    }
+    if not request.stream:
+      return JSONResponse(completion)
+    return StreamingResponse(
+        events(completion, request.stream_usage), media_type="text/event-stream"
+    )
+
+  async def models(_: HttpRequest) -> Response:
+    return JSONResponse({"object": "list", "data": [{"id": MODEL, "object": "model"}]})
+
+  return Starlette(
+      routes=[
+          Route("/v1/chat/completions", chat, methods=["POST"]),
+          Route("/v1/models", models),
+      ],
+      exception_handlers={CallError: on_call_error},
+  )
+
+
+def _same(one: Solution, other: Solution) -> bool:
+  return (one.calls, one.final_message) == (other.calls, other.final_message)
+
+
+def _message(content: str | None, call: Call | None) -> messages.Message:
+  message: messages.Message = {"role": "assistant", "content": content}
+  if call is not None:
+    name, arguments = call
+    message["tool_calls"] = [
+        {
+            "id": f"call{secrets.token_hex(8)}",
+            "type": "function",
+            "function": {
+                "name": name,
+                "arguments": json.dumps(arguments, ensure_ascii=False),
+            },
+        }
+    ]
+  return message
+
+
+def _refused(message: str) -> CallError:
+  return CallError(400, "teacher_refused", message)
+
+
+def main() -> None:
+  options = flags.FLAGS
+  teacher = Teacher(Path(options.tasks))
+  url, stop = serve(app(teacher), port=options.port)
+  print(f"teacher: {url}/v1 knows {len(teacher.solutions)} instructions", flush=True)
+  if options.ready_file:
+    write_json(Path(options.ready_file), {"url": url})
+  try:
+    threading.Event().wait()
+  finally:
+    stop()
+
+
+if __name__ == "__main__":
+  flags.DEFINE_string("tasks", None, "Folder of tasks.", required=True)
+  flags.DEFINE_integer("port", 0, "Port to listen on; 0 takes a free one.", 0)
+  flags.DEFINE_string("ready_file", None, 'Gets {"url": ...} once it listens.')
+  cli.run(main)

@@ -1,0 +1,232 @@
+"""The scripted teacher through the gateway, in the tools of several harnesses."""
+
+import asyncio
+import json
+import subprocess
+import sys
+
+import aiohttp
+import pytest
+
+from clawgym_jax.contracts.errors import UserError
+from clawgym_jax.contracts.task import SolutionCall, Task, save_task
+from sandbox.gateway import messages
+from sandbox.gateway.errors import CallError
+from sandbox.teacher import Teacher, app, translate
+from tests.pool.samples import wait_for
+
+CALLS = [
+    SolutionCall("read", {"path": "notes.txt"}),
+    SolutionCall("write", {"path": "out/a.txt", "content": "it's\n$HOME `x` \\n\n"}),
+    SolutionCall(
+        "edit",
+        {
+            "path": "notes.txt",
+            "edits": [
+                {"oldText": "old 'one'\n", "newText": "new\n"},
+                {"oldText": "two", "newText": "2"},
+            ],
+        },
+    ),
+    SolutionCall("exec", {"command": "sort notes.txt"}),
+]
+NANOBOT = ("exec", "read_file", "write_file", "edit_file")
+
+
+def _task(root, name, instruction="Sort the notes.", final_message="It's done."):
+  return save_task(
+      root / name,
+      Task(
+          id=name,
+          instruction=instruction,
+          family="f",
+          split="train",
+          category="c",
+          operations=("sort",),
+      ),
+      workspace={"notes.txt": b"old 'one'\ntwo\n"},
+      checks={"check.py": b""},
+      calls=CALLS,
+      final_message=final_message,
+  )
+
+
+def _request(history, tools, instruction="Sort the notes."):
+  return messages.parse({
+      "messages": [
+          {"role": "system", "content": "s"},
+          {"role": "user", "content": f"[Mon 09:18 UTC] {instruction}\nRuntime: x"},
+          *history,
+      ],
+      "tools": [{"type": "function", "function": {"name": name}} for name in tools],
+  })
+
+
+def _play(teacher, tools):
+  """All assistant messages until one without a call."""
+  history, said = [], []
+  for _ in range(10):
+    message = teacher.answer(_request(history, tools))
+    said.append(message)
+    if "tool_calls" not in message or "COMPLETE" in str(message):
+      return said
+    history += [message, {"role": "tool", "content": "r", "tool_call_id": "x"}]
+  raise AssertionError("the teacher never ended")
+
+
+def _functions(said):
+  return [m["tool_calls"][0]["function"] for m in said if "tool_calls" in m]
+
+
+@pytest.mark.parametrize(
+    ("tools", "names"),
+    [
+        (("read", "write", "edit", "exec"), ["read", "write", "edit", "exec"]),
+        (("read", "bash", "edit", "write"), ["read", "write", "edit", "bash"]),
+        (NANOBOT, ["read_file", "write_file", "edit_file", "edit_file", "exec"]),
+        (("bash",), ["bash"] * 5),
+    ],
+)
+def test_the_reference_in_each_harness_tools(tmp_path, tools, names):
+  _task(tmp_path, "t")
+  said = _play(Teacher(tmp_path), tools)
+  assert [function["name"] for function in _functions(said)] == names
+  if tools == ("bash",):
+    assert "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT" in str(said[-1])
+  else:
+    assert said[-1]["content"] == "It's done."
+
+
+def test_bash_commands_do_what_the_tools_would(tmp_path):
+  _task(tmp_path / "tasks", "t")
+  work = tmp_path / "work"
+  work.mkdir()
+  (work / "notes.txt").write_text("old 'one'\ntwo\n")
+  outputs = [
+      subprocess.run(
+          json.loads(function["arguments"])["command"],
+          shell=True,
+          cwd=work,
+          capture_output=True,
+          text=True,
+          check=True,
+          timeout=20,
+      ).stdout
+      for function in _functions(_play(Teacher(tmp_path / "tasks"), ("bash",)))
+  ]
+  assert outputs[0] == "old 'one'\ntwo\n"
+  assert (work / "out/a.txt").read_text() == CALLS[1].arguments["content"]
+  assert (work / "notes.txt").read_text() == "new\n2\n"
+  assert outputs[3] == "2\nnew\n"
+  assert outputs[4] == "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT\nIt's done."
+
+
+def test_content_without_a_last_newline_by_bash(tmp_path):
+  for content in ("", "x", "a\nEOF\nb\n"):
+    call = SolutionCall("write", {"path": "f", "content": content})
+    ((_, arguments),) = translate(call, {"bash": {}})
+    subprocess.run(arguments["command"], shell=True, cwd=tmp_path, check=True)
+    assert (tmp_path / "f").read_text() == content
+
+
+def test_what_it_does_not_know_it_refuses_by_name(tmp_path):
+  with pytest.raises(UserError, match="holds no task"):
+    Teacher(tmp_path)
+  _task(tmp_path, "t1")
+  teacher = Teacher(tmp_path)
+  with pytest.raises(CallError, match="Paint the fence") as refusal:
+    teacher.answer(_request([], NANOBOT, "Paint the fence."))
+  assert refusal.value.status == 400
+  with pytest.raises(CallError, match="no tool for read; it offers browser"):
+    teacher.answer(_request([], ("browser",)))
+  _task(tmp_path, "t2", final_message="Another.")
+  with pytest.raises(CallError, match="several tasks have this instruction: t1, t2"):
+    Teacher(tmp_path).answer(_request([], NANOBOT))
+
+
+def test_the_longest_instruction_within_a_message_counts(tmp_path):
+  _task(tmp_path, "a", "Sort the notes.", "short")
+  _task(tmp_path, "b", "Sort the notes. Then stop.", "long")
+  history = [{"role": "assistant", "content": "x"}] * 4
+  request = _request(history, ("read", "write", "edit", "exec"), "Sort the notes. Then stop.")
+  assert Teacher(tmp_path).answer(request)["content"] == "long"
+
+
+def test_through_the_gateway_its_steps_are_text_only(run, pool, tmp_path):
+  _task(tmp_path, "t")
+  tools = [
+      {"type": "function", "function": {"name": name}}
+      for name in ("read", "write", "edit", "exec")
+  ]
+
+  async def scenario(harness):
+    history = [{"role": "user", "content": "Sort the notes."}]
+    while True:
+      said = await harness.say(history, tools=tools)
+      history.append(said)
+      if not said.get("tool_calls"):
+        break
+      result = {
+          "role": "tool",
+          "tool_call_id": said["tool_calls"][0]["id"],
+          "content": "result",
+      }
+      history.append(result)
+    status, body = await harness.post([{"role": "user", "content": "What?"}])
+    assert status == 400 and "no task has the instruction" in str(body)
+    return pool.steps(harness.trajectory_id)
+
+  steps = run(scenario, upstream=app(Teacher(tmp_path)))
+  assert [s.parent_id for s in steps] == [None, "s0", "s1", "s2", "s3"]
+  assert all(s.response_ids is None and s.prompt_ids is None for s in steps)
+  assert steps[-1].response["content"] == "It's done."
+
+
+def test_teacher_and_gateway_as_programs(tmp_path, pool):
+  _task(tmp_path / "tasks", "t")
+
+  def start(module, ready, *options):
+    process = subprocess.Popen(
+        [sys.executable, "-m", module, f"--ready_file={ready}", *options],
+        stdout=subprocess.DEVNULL,
+    )
+    processes.append(process)
+    wait_for(lambda: ready.exists() or process.poll() is not None)
+    assert process.poll() is None
+    return json.loads(ready.read_text())["url"]
+
+  async def ask(url):
+    async with aiohttp.ClientSession() as http:
+      async with http.post(
+          f"{url}/s/g.0.0/v1/chat/completions",
+          json={
+              "messages": [{"role": "user", "content": "Sort the notes."}],
+              "tools": [{"type": "function", "function": {"name": "read"}}]
+              + [{"type": "function", "function": {"name": "bash"}}],
+          },
+          headers={"Authorization": "Bearer secret"},
+      ) as response:
+        return response.status
+
+  processes = []
+  try:
+    teacher = start(
+        "sandbox.teacher", tmp_path / "teacher.json", f"--tasks={tmp_path}/tasks"
+    )
+    url = start(
+        "sandbox.gateway",
+        tmp_path / "gateway.json",
+        f"--upstream={teacher}",
+        f"--pool=sqlite:///{tmp_path}/pool.db",
+    )
+    pool.add_group("g", "train", "t", 1)
+    pool.register(pool.claim("train", "w", 60).trajectory_id, "secret")
+    assert asyncio.run(ask(url)) == 200
+    assert len(pool.steps("g.0.0")) == 1
+    for process in processes:
+      process.send_signal(2)
+      assert process.wait(20) == 130
+  finally:
+    for process in processes:
+      process.kill()
+      process.wait(10)
