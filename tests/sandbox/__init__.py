@@ -1,0 +1,1 @@
+"""Tests of the sandboxes, tools, harnesses, verifier and fleet: all real ones."""

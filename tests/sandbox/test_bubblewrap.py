@@ -1,0 +1,284 @@
+"""What a sandbox lets through and what it contains, on the real kernel."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import io
+import os
+import signal
+import tarfile
+import time
+
+import pytest
+
+from clawgym_jax.contracts.errors import UserError
+from sandbox.backends import (
+    Bounds,
+    SandboxError,
+    SandboxLost,
+    bubblewrap,
+    open_sandbox,
+)
+from sandbox.backends.base import pack, unpack
+from sandbox.backends.labels import labelled
+
+
+def run(body, files=None, **settings):
+  async def whole():
+    async with open_sandbox(**settings) as sandbox:
+      await sandbox.start(files or {})
+      return await body(sandbox)
+
+  return asyncio.run(whole())
+
+
+def test_files_and_commands():
+  async def body(sandbox):
+    result = await sandbox.exec("pwd; cat a/in.txt; echo err >&2; exit 3", 5)
+    assert (result.output, result.exit_code) == ("/workspace\nhello\nerr\n", 3)
+    await sandbox.write("b/c/out.bin", b"\x00\xff")
+    assert await sandbox.read("b/c/out.bin") == b"\x00\xff"
+    assert await sandbox.read("a/in.txt", 2) == b"he"
+    entries = {e["path"]: e["type"] for e in await sandbox.list()}
+    assert entries == {
+        "a": "dir", "a/in.txt": "file", "b": "dir", "b/c": "dir", "b/c/out.bin": "file"
+    }  # fmt: skip
+    await sandbox.exec("rm a/in.txt; echo new > d.txt", 5)
+    assert await sandbox.diff() == {
+        "a/in.txt": "removed", "b/c/out.bin": "added", "d.txt": "added"
+    }  # fmt: skip
+    for path in ("nowhere", "a", "x\0y", "\udc80"):
+      with pytest.raises(SandboxError):
+        await sandbox.read(path)
+    assert (await sandbox.exec("mkfifo p; true", 5)).exit_code == 0
+    with pytest.raises(SandboxError):
+      await asyncio.wait_for(sandbox.read("p"), 2)
+
+  run(body, {"a/in.txt": b"hello\n"})
+
+
+def test_fork_is_apart_from_its_origin():
+  async def body(sandbox):
+    await sandbox.write("one", b"1")
+    async with await sandbox.fork() as other:
+      await other.write("two", b"2")
+      assert unpack(await other.snapshot()) == {"in": b"0", "one": b"1", "two": b"2"}
+      assert await other.diff() == {"one": "added", "two": "added"}
+    assert set(unpack(await sandbox.snapshot())) == {"in", "one"}
+
+  run(body, {"in": b"0"})
+
+
+def test_nothing_of_the_host_is_inside(tmp_path, monkeypatch):
+  monkeypatch.setenv("CANARY_TOKEN", "canary-6d1f")
+  (tmp_path / "secret.txt").write_text("canary-6d1f")
+
+  async def body(sandbox):
+    seen = await sandbox.exec(
+        f"env; cat {tmp_path}/secret.txt /root/* /home/* /etc/shadow;"
+        " cat /proc/*/environ /proc/*/cmdline; ls /; mount; hostname", 10
+    )
+    assert "canary" not in seen.output
+    assert seen.output.splitlines()[-1] == "sandbox"
+    env = await sandbox.exec("env -u _ -u SHLVL -u PWD | sort", 5)
+    assert env.output.splitlines() == [
+        "CLAWGYM_NOW=2026-01-05T09:00:00Z", "HOME=/tmp/home", "LANG=C.UTF-8",
+        "PATH=/usr/local/bin:/usr/bin:/bin", "TZ=UTC",
+    ]  # fmt: skip
+    network = await sandbox.exec(
+        "python3 -c \"import socket; socket.create_connection(('1.1.1.1', 53), 2)\"", 10
+    )
+    assert "unreachable" in network.output
+    root = await sandbox.exec("touch /x /etc/x /dev/x /usr/x", 5)
+    assert root.output.count("Read-only file system") == 4
+    caps = await sandbox.exec("grep CapEff /proc/self/status; unshare -Ur id", 5)
+    assert "CapEff:\t0000000000000000" in caps.output
+    assert "unshare failed" in caps.output
+
+  run(body, now="2026-01-05T09:00:00Z")
+
+
+def test_the_server_can_not_be_killed_or_stopped_from_inside():
+  async def body(sandbox):
+    await sandbox.exec("kill -9 1; kill -STOP 1; kill -INT 1; kill -9 -1", 5)
+    assert (await sandbox.exec("echo alive", 5)).output == "alive\n"
+    fds = await sandbox.exec("ls /proc/1/fd; head -c 1 /proc/1/mem", 5)
+    assert fds.output.count("Permission denied") == 2
+
+  run(body)
+
+
+def test_output_keeps_head_and_tail_and_never_blocks():
+  async def body(sandbox):
+    result = await sandbox.exec("echo first; yes | head -c 20000000; echo last", 20)
+    assert result.output.startswith("first\ny\n") and result.output.endswith("last\n")
+    assert result.output_bytes == 20_000_000 + len("first\nlast\n")
+    assert len(result.output) < 70_000 and "bytes left out" in result.output
+    started = time.monotonic()
+    held = await sandbox.exec("(while :; do echo x; sleep .1; done) & echo go", 20)
+    assert held.output.startswith("go") and time.monotonic() - started < 5
+    closed = await sandbox.exec("exec >&- 2>&-; sleep .2", 5)
+    assert (closed.output, closed.exit_code) == ("", 0)
+
+  run(body)
+
+
+def test_a_disk_fill_is_contained():
+  async def body(sandbox):
+    result = await sandbox.exec(
+        "for i in 1 2 3 4; do head -c 5000000 /dev/zero > f$i || echo full; done;"
+        " head -c 20000000 /dev/zero > /dev/shm/f || echo full;"
+        " for i in $(seq 2000); do : > n$i; done 2>&1 | tail -n 1", 20
+    )
+    assert result.output.count("full") == 4
+    assert "No space left on device" in result.output
+    with pytest.raises(SandboxError) as error:
+      await sandbox.write("more", b"x" * 1_000_000)
+    assert error.value.code == errno.ENOSPC
+    assert len(await sandbox.snapshot()) < 16 << 20
+    await sandbox.exec("rm -rf *; truncate -s 8M s1 s2 s3 s4 s5 s6", 5)
+    with pytest.raises(SandboxError) as error:
+      await sandbox.snapshot()
+    assert error.value.code == errno.EFBIG
+
+  run(body, bounds=Bounds(disk=8 << 20, inodes=1000, file_size=10 << 20))
+
+
+def test_a_memory_hog_is_contained():
+  hog = "x = bytearray(100 << 20); import time; time.sleep(30)"
+
+  async def body(sandbox):
+    one = await sandbox.exec("python3 -c 'x = bytearray(1 << 30)'", 20)
+    assert "MemoryError" in one.output and one.exit_code == 1
+    many = await sandbox.exec(
+        f'for i in 1 2 3 4 5 6; do python3 -c "{hog}" & done; wait', 30
+    )
+    assert many.out_of_memory and many.exit_code == 137
+    assert (await sandbox.exec("echo fine", 5)).output == "fine\n"
+    assert await sandbox.processes() == []
+
+  run(body, bounds=Bounds(memory=256 << 20))
+
+
+def test_links_that_leave_are_dropped_on_the_way_in():
+  buffer = io.BytesIO()
+  with tarfile.open(fileobj=buffer, mode="w") as tar:
+    for name, target in (
+        ("abs", "/etc/passwd"), ("up", "../etc/passwd"), ("dot", "."),
+        ("chain", "dot/../../etc"), ("fine", "data/in"), ("data/back", "../fine"),
+    ):  # fmt: skip
+      info = tarfile.TarInfo(name)
+      info.type, info.linkname = tarfile.SYMTYPE, target
+      tar.addfile(info)
+    hard = tarfile.TarInfo("hard")
+    hard.type, hard.linkname = tarfile.LNKTYPE, "/etc/passwd"
+    tar.addfile(hard)
+    for name in ("../out", "/tmp/out", "data/in", "abs/x"):
+      info = tarfile.TarInfo(name)
+      info.size, info.mode = 1, 0
+      tar.addfile(info, io.BytesIO(b"x"))
+
+  async def body(sandbox):
+    await sandbox.restore(buffer.getvalue())
+    entries = {e["path"]: e["type"] for e in await sandbox.list()}
+    assert entries == {
+        "abs": "dir", "abs/x": "file", "data": "dir", "data/in": "file",
+        "data/back": "link", "dot": "link", "fine": "link",
+    }  # fmt: skip
+    assert (await sandbox.exec("cat data/back; ls /tmp", 5)).output == "xhome\n"
+
+  run(body)
+
+
+def test_a_snapshot_holds_what_the_agent_shut_and_no_host_file():
+  async def body(sandbox):
+    await sandbox.exec(
+        "echo a > a; chmod 0 a; mkdir d; echo b > d/b; chmod 0 d; ln -s /etc/passwd l;"
+        " ln a h; mkfifo p; touch $'\\xff'", 5
+    )
+    snapshot = await sandbox.snapshot()
+    assert unpack(snapshot) == {"a": b"a\n", "d/b": b"b\n", "h": b"a\n", "\udcff": b""}
+    async with await sandbox.fork() as other:
+      assert (await other.exec("cat a d/b h; ls | wc -l", 5)).output == "a\nb\na\n4\n"
+
+  run(body)
+
+
+def test_32_at_once_leave_nothing_behind():
+  async def one():
+    async with open_sandbox() as sandbox:
+      await sandbox.start({"n": b"1"})
+      await sandbox.exec("sleep 1000 & setsid sleep 1000 & echo $!", 10)
+
+  async def whole():
+    await asyncio.gather(*(one() for _ in range(32)))
+
+  before = set(os.listdir("/tmp"))
+  asyncio.run(whole())
+  mine = [pid for pid, mark in labelled().items() if mark.pid == os.getpid()]
+  assert mine == []
+  assert not [name for name in set(os.listdir("/tmp")) - before if "sandbox" in name]
+
+
+def test_a_start_that_fails_is_lost_within_its_bound(monkeypatch):
+  monkeypatch.setattr(bubblewrap, "_BOOT", "import time; time.sleep(60)")
+
+  async def whole():
+    async with open_sandbox(bounds=Bounds(boot_seconds=0.5)) as sandbox:
+      with pytest.raises(SandboxLost, match="did not start within"):
+        await sandbox.start()
+
+  asyncio.run(whole())
+  monkeypatch.setattr(bubblewrap, "_BOOT", "raise SystemExit('no such luck')")
+
+  async def says_why():
+    async with open_sandbox() as sandbox:
+      with pytest.raises(SandboxLost, match="no such luck"):
+        await sandbox.start()
+
+  asyncio.run(says_why())
+
+
+def test_a_lifetime_ends():
+  async def body(sandbox):
+    with contextlib.suppress(SandboxLost):
+      await sandbox.exec("sleep 30", 20)
+    with pytest.raises(SandboxLost):
+      await sandbox.exec("echo", 5)
+
+  run(body, bounds=Bounds(lifetime_seconds=0.5, grace_seconds=2))
+
+
+def test_check_says_what_to_do(monkeypatch):
+  bubblewrap.check.cache_clear()
+  monkeypatch.setenv("PATH", "/nowhere")
+  with pytest.raises(UserError, match="apt install bubblewrap"):
+    bubblewrap.check()
+  monkeypatch.undo()
+  bubblewrap.check.cache_clear()
+  monkeypatch.setattr(bubblewrap, "_mounts", lambda: ["--no-such-option"])
+  with pytest.raises(UserError, match="user.max_user_namespaces"):
+    bubblewrap.check()
+  bubblewrap.check.cache_clear()
+
+
+def test_pack_is_the_same_for_the_same_files():
+  files = {"b": b"2", "a/c": b"1"}
+  assert pack(files) == pack(dict(reversed(files.items())))
+  assert unpack(pack(files)) == files
+
+
+def test_a_stopped_sandbox_kills_and_answers():
+  async def body(sandbox):
+    running = asyncio.create_task(sandbox.exec("sleep 60", 60))
+    await asyncio.sleep(0.2)
+    await sandbox.stop()
+    with pytest.raises(SandboxLost, match="stopped"):
+      await running
+    await sandbox.stop()
+    with pytest.raises(ProcessLookupError):
+      os.kill(sandbox.pid, signal.SIG_DFL)
+
+  run(body)
