@@ -1,0 +1,107 @@
+"""Checks run apart from the agent, and only sound results become scores."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import tarfile
+import time
+
+import pytest
+
+from sandbox.backends.base import pack
+from sandbox.verify import verify
+from tests.sandbox.small_task import make_task
+
+GOOD = pack({"out.txt": b"7\n"})
+
+
+def judge(task, snapshot=GOOD, final="The sum is 7.", transcript=(), **settings):
+  return asyncio.run(verify(task, snapshot, final, list(transcript), **settings))
+
+
+def test_code_is_the_weighted_mean(tmp_path):
+  task = make_task(tmp_path / "t", check_weights={"right": 3.0})
+  assert judge(task).score == 1.0
+  outcome = judge(task, final="")
+  assert (outcome.status, outcome.code) == ("scored", 0.75)
+  assert outcome.checks == {"right": 1.0, "said": 0.0}
+
+
+@pytest.mark.parametrize(
+    "check, cause",
+    [
+        ("def grade(*a): 1/0", "ZeroDivisionError: division by zero (check.py line 1)"),
+        ("x ++", "SyntaxError"),
+        ("", "has no attribute 'grade'"),
+        ("def grade(*a): return {'x': float('nan')}", "x = nan is not in [0, 1]"),
+        ("def grade(*a): return {'x': float('inf')}", "x = inf is not in [0, 1]"),
+        ("def grade(*a): return {'x': -0.5}", "x = -0.5 is not in [0, 1]"),
+        ("def grade(*a): return {'x': 1.5}", "x = 1.5 is not in [0, 1]"),
+        ("def grade(*a): return {'x': 'y'}", "ValueError"),
+        ("def grade(*a): return {}", "grade gave no checks"),
+        ("def grade(*a): return 1.0", "TypeError: grade gave float"),
+        ("import os\ndef grade(*a): os._exit(0)", "without a result (exit code 0)"),
+        ("import os\ndef grade(*a): os.kill(os.getpid(), 9)", "(exit code 137)"),
+        ("raise SystemExit(0)", "SystemExit"),
+        ("def grade(*a): return {'x': [0] * 10**9}", "MemoryError"),
+    ],
+)
+def test_a_bad_check_is_unscored_with_its_cause(tmp_path, check, cause):
+  outcome = judge(make_task(tmp_path / "t", check))
+  assert outcome.status == "unscored"
+  assert outcome.cause.startswith("check_error: ") and cause in outcome.cause
+
+
+def test_a_missing_weighted_check_is_an_error(tmp_path):
+  task = make_task(tmp_path / "t", check_weights={"other": 1.0})
+  assert judge(task).cause == "check_error: grade gave no other, which has a weight"
+
+
+def test_a_check_out_of_time_is_unscored(tmp_path):
+  task = make_task(tmp_path / "t", "def grade(*a):\n  while True: pass")
+  started = time.monotonic()
+  assert judge(task, seconds=1.0).cause == "check_error: no result within 1 s"
+  assert time.monotonic() - started < 10
+
+
+def test_checks_see_their_data_the_messages_and_no_more(tmp_path):
+  check = """
+import os, pathlib, sys, subprocess
+from helper import TEN
+here = pathlib.Path(__file__).parent
+def grade(workspace, final_message, transcript):
+  print("noise"); subprocess.run("echo more noise; echo noise >&2", shell=True)
+  return {
+    "data": float((here / "want.txt").read_text() == "7\\n"),
+    "helper": float(TEN == 10),
+    "transcript": float(transcript == [{"role": "user", "content": "\\ud800"}]),
+    "input_gone": float(not os.path.exists("/verify/input.json")),
+    "clock": float(os.environ["CLAWGYM_NOW"] == "2026-01-05T09:00:00Z"),
+    "isolated": float("/workspace" not in sys.path and "" not in sys.path),
+  }
+"""
+  task = make_task(tmp_path / "t", check)
+  (task.checks / "want.txt").write_text("7\n")
+  (task.checks / "helper.py").write_text("TEN = 10\n")
+  outcome = judge(task, transcript=[{"role": "user", "content": "\ud800"}])
+  assert outcome.score == 1.0, outcome
+
+
+def test_a_link_can_not_point_a_check_at_its_own_answer(tmp_path):
+  check = """
+import pathlib
+def grade(workspace, final_message, transcript):
+  path = pathlib.Path(workspace, "out.txt")
+  want = pathlib.Path(__file__).with_name("want.txt").read_text()
+  return {"right": float(path.is_file() and path.read_text() == want)}
+"""
+  task = make_task(tmp_path / "t", check)
+  (task.checks / "want.txt").write_text("7\n")
+  buffer = io.BytesIO()
+  with tarfile.open(fileobj=buffer, mode="w") as tar:
+    for name, target in (("out.txt", "/checks/want.txt"), ("d", "../checks")):
+      info = tarfile.TarInfo(name)
+      info.type, info.linkname = tarfile.SYMTYPE, target
+      tar.addfile(info)
+  assert judge(task, buffer.getvalue()).score == 0.0
