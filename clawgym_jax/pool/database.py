@@ -1,4 +1,7 @@
-"""One SQLite connection shared by threads, and the transaction around writes."""
+"""A pool file: one connection that writes in transactions, one that only reads.
+
+Readers never wait for a writer's disk, so a server may read in its event loop.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +24,14 @@ class Database:
 
   def __init__(self, path: Path) -> None:
     self._lock = threading.RLock()
+    self._read_lock = threading.Lock()
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-      self._connection = sqlite3.connect(
-          path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
-      )
+      self._connection = _connect(path)
       self._to_wal()
       self._connection.execute("PRAGMA synchronous=FULL")
     except sqlite3.Error as error:
       raise UserError(f"can't open the pool {path}: {error}") from None
-    self._connection.row_factory = sqlite3.Row
     with self.transaction():
       version = self.one("PRAGMA user_version")[0]
       if version == 0:
@@ -42,6 +43,8 @@ class Database:
             f"the pool {path} has format {version}, this program reads"
             f" {schema.VERSION}: use another file"
         )
+    self._reader = _connect(path)
+    self._reader.execute("PRAGMA query_only=ON")
 
   def _to_wal(self) -> None:
     """SQLite doesn't wait for this lock by itself: two programs may open at once."""
@@ -56,7 +59,8 @@ class Database:
         time.sleep(0.02)
 
   def close(self) -> None:
-    with self._lock:
+    with self._lock, self._read_lock:
+      self._reader.close()
       self._connection.close()
 
   @contextlib.contextmanager
@@ -83,11 +87,22 @@ class Database:
     return self._connection.execute(statement, values)
 
   def one(self, statement: str, *values: Any) -> sqlite3.Row | None:
-    """The first row."""
-    with self._lock:
-      return self._connection.execute(statement, values).fetchone()
+    """The first row; inside `transaction` only."""
+    return self._connection.execute(statement, values).fetchone()
 
   def all(self, statement: str, *values: Any) -> list[sqlite3.Row]:
-    """All rows."""
-    with self._lock:
-      return self._connection.execute(statement, values).fetchall()
+    """All rows; inside `transaction` only."""
+    return self._connection.execute(statement, values).fetchall()
+
+  def read(self, statement: str, *values: Any) -> list[sqlite3.Row]:
+    """All rows as of the last commit; outside of transactions."""
+    with self._read_lock:
+      return self._reader.execute(statement, values).fetchall()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+  connection = sqlite3.connect(
+      path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+  )
+  connection.row_factory = sqlite3.Row
+  return connection

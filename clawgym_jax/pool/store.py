@@ -253,7 +253,7 @@ class Pool:
 
   def policy_version(self) -> int:
     """The version of the weights that producers should be sampling from."""
-    row = self._db.all("SELECT value FROM meta WHERE key='policy_version'")
+    row = self._db.read("SELECT value FROM meta WHERE key='policy_version'")
     return int(row[0]["value"]) if row else 0
 
   def set_policy_version(self, version: int) -> None:
@@ -271,12 +271,12 @@ class Pool:
     self._set_closed(channel, 1)
 
   def closed(self, channel: str) -> bool:
-    row = self._db.all("SELECT closed FROM channels WHERE channel=?", channel)
+    row = self._db.read("SELECT closed FROM channels WHERE channel=?", channel)
     return bool(row and row[0]["closed"])
 
   def pending(self, channel: str) -> int:
     """How many samples are not finished yet."""
-    return self._db.all(
+    return self._db.read(
         "SELECT count(*) FROM attempts"
         " WHERE channel=? AND state IN ('waiting', 'running')",
         channel,
@@ -294,7 +294,7 @@ class Pool:
          "waiting", "running", "scored", "truncated", "unscored", "refilled",
          "sampled_tokens", "dropped_tokens"), 0,
     )  # fmt: skip
-    for row in self._db.all(
+    for row in self._db.read(
         "SELECT state, count(*) AS n, sum(samples) AS samples FROM groups"
         " WHERE channel=? GROUP BY state",
         channel,
@@ -302,7 +302,7 @@ class Pool:
       counts["groups"] += row["n"]
       counts[row["state"]] += row["n"]
       counts["samples"] += row["samples"]
-    for row in self._db.all(
+    for row in self._db.read(
         "SELECT state, status, count(*) AS n, sum(tokens) AS tokens FROM attempts"
         " WHERE channel=? GROUP BY state, status",
         channel,
@@ -320,7 +320,7 @@ class Pool:
     """Attempts that don't count, by cause: unscored, lost or released."""
     return {
         row["cause"]: row["n"]
-        for row in self._db.all(
+        for row in self._db.read(
             "SELECT cause, count(*) AS n FROM attempts WHERE channel=?"
             " AND (state='superseded' OR status='unscored') GROUP BY cause",
             channel,
@@ -329,7 +329,7 @@ class Pool:
 
   def trajectories(self, channel: str) -> Iterator[Trajectory]:
     """The finished trajectories, one a sample, in the order of planning."""
-    ids = self._db.all(
+    ids = self._db.read(
         "SELECT trajectory_id FROM attempts WHERE channel=? AND state='finished'"
         " ORDER BY position, sample_index",
         channel,
@@ -339,7 +339,7 @@ class Pool:
 
   def steps(self, trajectory_id: str) -> list[Step]:
     """The steps stored so far, in the order in which they were appended."""
-    rows = self._db.all(
+    rows = self._db.read(
         "SELECT record FROM steps WHERE trajectory_id=? ORDER BY number",
         trajectory_id,
     )
@@ -359,7 +359,7 @@ class Pool:
 
   def registration(self, trajectory_id: str) -> str | None:
     """The hash of a running attempt's token, or None."""
-    rows = self._db.all(
+    rows = self._db.read(
         "SELECT token_hash FROM attempts WHERE trajectory_id=? AND state='running'",
         trajectory_id,
     )
@@ -368,7 +368,7 @@ class Pool:
   # Reading and writing.
 
   def _group(self, row: sqlite3.Row) -> Group:
-    ids = self._db.all(
+    ids = self._db.read(
         "SELECT trajectory_id FROM attempts WHERE group_id=? AND state='finished'"
         " AND status<>'unscored' ORDER BY sample_index",
         row["group_id"],
@@ -382,10 +382,10 @@ class Pool:
     )
 
   def _trajectory(self, trajectory_id: str) -> Trajectory:
-    row = self._db.one(
+    (row,) = self._db.read(
         "SELECT record FROM attempts WHERE trajectory_id=?", trajectory_id
     )
-    steps = self._db.all(
+    steps = self._db.read(
         "SELECT record FROM steps WHERE trajectory_id=? ORDER BY number",
         trajectory_id,
     )

@@ -43,7 +43,7 @@ def app(pool: Pool, upstream: Upstream, pins: dict[str, Any]) -> Starlette:
   sessions = Sessions(pool, upstream, pins)
 
   async def chat(http: HttpRequest) -> Response:
-    session = await sessions.find(http.path_params["session"], _key(http))
+    session = sessions.find(http.path_params["session"], _key(http))
     try:
       body = json.loads(await http.body())
     except ValueError:
@@ -58,7 +58,7 @@ def app(pool: Pool, upstream: Upstream, pins: dict[str, Any]) -> Starlette:
     )
 
   async def models(http: HttpRequest) -> Response:
-    await sessions.find(http.path_params["session"], _key(http))
+    sessions.find(http.path_params["session"], _key(http))
     entry = {"id": upstream.model, "object": "model", "owned_by": "clawgym"}
     return JSONResponse({"object": "list", "data": [entry]})
 

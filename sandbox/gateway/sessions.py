@@ -148,9 +148,9 @@ class Sessions:
       for name in ended:
         del self._open[name]
 
-  async def find(self, trajectory_id: str, token: str) -> Session:
+  def find(self, trajectory_id: str, token: str) -> Session:
     """The session, or a `CallError`: 404 for an unknown one, 401 for a wrong key."""
-    expected = await asyncio.to_thread(self._pool.registration, trajectory_id)
+    expected = self._pool.registration(trajectory_id)
     if expected is None:
       raise _unknown(trajectory_id, "it was never registered, or its attempt ended")
     if not hmac.compare_digest(expected, hash_token(token)):

@@ -1,7 +1,6 @@
 """Failed calls leave nothing behind; retries and busy sessions are told apart."""
 
 import asyncio
-import time
 
 import aiohttp
 import pytest
@@ -244,37 +243,3 @@ def test_upstreams_that_are_none(pool, engine):
   with fakes.serving(engine.app) as url:
     with pytest.raises(UserError, match="can't pin heat"):
       asyncio.run(scenario(url))
-
-
-def test_a_thousand_calls_at_once(pool, engine):
-  """Every session is answered, and the first answer comes within a second."""
-  count = 1000
-  engine.delay = 0.2
-
-  async def scenario(url):
-    pool.add_group("many", "train", "t", count)
-    attempts = [pool.claim("train", "w", 600) for _ in range(count)]
-    first = []
-
-    async def one(http, base, key):
-      async with http.post(
-          f"{base}/chat/completions",
-          json={"messages": U},
-          headers={"Authorization": f"Bearer {key}"},
-      ) as response:
-        first.append(time.monotonic())
-        return response.status
-
-    async with gateway.start(pool, url) as gate:
-      doors = [gate.register(attempt.trajectory_id) for attempt in attempts]
-      connector = aiohttp.TCPConnector(limit=0)
-      async with aiohttp.ClientSession(connector=connector) as http:
-        started = time.monotonic()
-        statuses = await asyncio.gather(*(one(http, *door) for door in doors))
-    return statuses, first[0] - started
-
-  with fakes.serving(engine.app) as url:
-    statuses, seconds = asyncio.run(scenario(url))
-  assert statuses == [200] * count
-  assert pool.counts("train")["running"] == count
-  print(f"first reply after {seconds:.2f} s")
