@@ -1,11 +1,26 @@
-"""Attention under the mask j <= i < end[j], and attention into a KV cache."""
+"""Attention under the mask j <= i < end[j], and attention into a KV cache.
+
+`tree_attention` is the one attention of training: packed sequences and
+trajectory trees are both cases of its mask. Its gradient keeps only the
+log-sum-exp of each row and recomputes the weights (arXiv:2205.14135), block by
+block of queries, so that no more than one block of scores exists at a time and
+keys after a block are never touched. Query heads that share a key head are
+folded into rows of one product.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 
+from clawgym_jax.models.layers.linear import dot, swap_last
+
 _MASKED = -1e30
+_BLOCK = 128
+_MAX_BLOCKS = 8
 
 
 def tree_attention(
@@ -18,19 +33,106 @@ def tree_attention(
   """Query i sees key j if and only if j <= i < end[j].
 
   query [batch, time, heads, dim], key and value [batch, time, kv_heads, dim],
-  end int32 [batch, time] -> float32 [batch, time, heads, dim].
+  end int32 [batch, time] -> float32 [batch, time, heads, dim]. Operands of
+  products are cast to `dtype`, sums and softmax are float32. Every query sees
+  itself, so no row is empty (end[j] > j).
   """
   batch, time, heads, dim = query.shape
-  groups = heads // key.shape[2]
-  i = jnp.arange(time)[:, None]
-  j = jnp.arange(time)[None, :]
-  mask = (j <= i) & (i < end[:, None, :])
-  query = query.reshape(batch, time, -1, groups, dim)
-  scores = _einsum("btkgd,bskd->bkgts", query * dim**-0.5, key, dtype)
-  scores = jnp.where(mask[:, None, None], scores, _MASKED)
-  weights = jax.nn.softmax(scores, axis=-1)
-  out = _einsum("bkgts,bskd->btkgd", weights, value, dtype)
-  return out.reshape(batch, time, heads, dim)
+  kv_heads = key.shape[2]
+  query = (query * dim**-0.5).reshape(batch, time, kv_heads, -1, dim)
+  query = query.astype(dtype).transpose(0, 2, 3, 1, 4)
+  key = key.astype(dtype).transpose(0, 2, 1, 3)
+  value = value.astype(dtype).transpose(0, 2, 1, 3)
+  out = _attend(query, key, value, end, dtype)
+  return out.transpose(0, 3, 1, 2, 4).reshape(batch, time, heads, dim)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(4,))
+def _attend(query, key, value, end, dtype):
+  """query [batch, kv, groups, time, dim], key and value [batch, kv, time, dim]."""
+  return _attend_forward(query, key, value, end, dtype)[0]
+
+
+def _attend_forward(query, key, value, end, dtype):
+  outs, sums = [], []
+  for rows, stop in _blocks(query.shape[3]):
+    scores = _scores(query[..., rows, :], key[:, :, :stop], end, rows, stop)
+    top = jnp.max(scores, axis=-1, keepdims=True)
+    weights = jnp.exp(scores - top)
+    total = jnp.sum(weights, axis=-1, keepdims=True)
+    out = _dot(weights.astype(dtype), value[:, :, :stop], 3, 2) / total
+    outs.append(_unfold(out, query))
+    sums.append(_unfold(top + jnp.log(total), query))
+  out = jnp.concatenate(outs, axis=3)
+  logsumexp = jnp.concatenate(sums, axis=3)
+  return out, (query, key, value, end, out, logsumexp)
+
+
+def _attend_backward(dtype, saved, grad):
+  query, key, value, end, out, logsumexp = saved
+  inner = jnp.sum(grad * out, axis=-1, keepdims=True)
+  grad = grad.astype(dtype)
+  dquery = []
+  dkey = jnp.zeros(_swap_shape(key), jnp.float32)
+  dvalue = jnp.zeros(_swap_shape(key), jnp.float32)
+  for rows, stop in _blocks(query.shape[3]):
+    scores = _scores(query[..., rows, :], key[:, :, :stop], end, rows, stop)
+    weights = jnp.exp(scores - _fold(logsumexp[..., rows, :]))
+    dout = _fold(grad[..., rows, :])
+    dweights = _dot(dout, value[:, :, :stop], 3, 3)
+    dscores = weights * (dweights - _fold(inner[..., rows, :]))
+    dscores = dscores.astype(dtype)
+    dquery.append(_unfold(_dot(dscores, key[:, :, :stop], 3, 2), query))
+    # dK^T and dV^T: only the narrow operand has to be transposed.
+    rows_query = swap_last(_fold(query[..., rows, :]))
+    dkey = dkey.at[..., :stop].add(_dot(rows_query, dscores, 3, 2))
+    dvalue = dvalue.at[..., :stop].add(
+        _dot(swap_last(dout), weights.astype(dtype), 3, 2)
+    )
+  return (
+      jnp.concatenate(dquery, axis=3).astype(query.dtype),
+      swap_last(dkey).astype(key.dtype),
+      swap_last(dvalue).astype(value.dtype),
+      None,
+  )
+
+
+_attend.defvjp(_attend_forward, _attend_backward)
+
+
+def _swap_shape(x: jax.Array) -> tuple[int, ...]:
+  return (*x.shape[:-2], x.shape[-1], x.shape[-2])
+
+
+def _blocks(time: int) -> Iterator[tuple[slice, int]]:
+  """Blocks of query rows, and the first key that a block can't see."""
+  size = max(_BLOCK, -(-time // _MAX_BLOCKS))
+  for start in range(0, time, size):
+    stop = min(start + size, time)
+    yield slice(start, stop), stop
+
+
+def _scores(query, key, end, rows, stop):
+  """Masked scores [batch, kv, groups * rows, stop] of one block of queries."""
+  i = jnp.arange(rows.start, rows.stop)[:, None]
+  mask = (jnp.arange(stop) <= i) & (i < end[:, None, :stop])
+  mask = jnp.tile(mask, (1, query.shape[2], 1))[:, None]
+  return jnp.where(mask, _dot(_fold(query), key, 3, 3), _MASKED)
+
+
+def _fold(x: jax.Array) -> jax.Array:
+  """[batch, kv, groups, rows, dim] -> [batch, kv, groups * rows, dim]."""
+  return x.reshape(*x.shape[:2], -1, x.shape[-1])
+
+
+def _unfold(x: jax.Array, query: jax.Array) -> jax.Array:
+  """[batch, kv, groups * rows, dim] -> [batch, kv, groups, rows, dim]."""
+  return x.reshape(*query.shape[:3], -1, x.shape[-1])
+
+
+def _dot(a: jax.Array, b: jax.Array, axis_a: int, axis_b: int) -> jax.Array:
+  """Product over one axis each, batched over the first two; float32."""
+  return dot(a, b, axis_a, axis_b, a.dtype, batch=2)
 
 
 def cached_attention(
@@ -47,20 +149,12 @@ def cached_attention(
   """
   batch, time, heads, dim = query.shape
   kv_heads, slots = keys.shape[1:3]
-  query = query.reshape(batch, time, kv_heads, heads // kv_heads, dim)
-  scores = _einsum("btkgd,bksd->bkgts", query * dim**-0.5, keys, dtype)
+  query = (query * dim**-0.5).reshape(batch, time, kv_heads, -1, dim)
+  query = query.astype(dtype).transpose(0, 2, 3, 1, 4)
+  scores = _dot(_fold(query), keys.astype(dtype), 3, 3)
   mask = jnp.arange(slots) <= positions[..., None]
-  scores = jnp.where(mask[:, None, None], scores, _MASKED)
-  weights = jax.nn.softmax(scores, axis=-1)
-  out = _einsum("bkgts,bksd->btkgd", weights, values, dtype)
-  return out.reshape(batch, time, heads, dim)
-
-
-def _einsum(spec: str, a: jax.Array, b: jax.Array, dtype: jnp.dtype) -> jax.Array:
-  return jnp.einsum(
-      spec,
-      a.astype(dtype),
-      b.astype(dtype),
-      precision="highest" if dtype == jnp.float32 else None,
-      preferred_element_type=jnp.float32,
-  )
+  mask = jnp.tile(mask, (1, query.shape[2], 1))[:, None]
+  scores = jnp.where(mask, scores, _MASKED)
+  weights = jax.nn.softmax(scores, axis=-1).astype(dtype)
+  out = _unfold(_dot(weights, values.astype(dtype), 3, 2), query)
+  return out.transpose(0, 3, 1, 2, 4).reshape(batch, time, heads, dim)

@@ -1,0 +1,90 @@
+"""Attention agrees with the dense definition, value and gradient."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from clawgym_jax.models.layers.attention import cached_attention, tree_attention
+
+
+def dense(query, key, value, mask):
+  """Softmax attention by definition; mask [batch, time, time]."""
+  groups = query.shape[2] // key.shape[2]
+  key, value = jnp.repeat(key, groups, 2), jnp.repeat(value, groups, 2)
+  scores = jnp.einsum("bthd,bshd->bhts", query, key, precision="highest")
+  scores = scores / np.sqrt(query.shape[-1])
+  scores = jnp.where(mask[:, None], scores, -jnp.inf)
+  weights = jax.nn.softmax(scores, -1)
+  return jnp.einsum("bhts,bshd->bthd", weights, value, precision="highest")
+
+
+def nested_ends(rng: np.random.Generator, time: int) -> np.ndarray:
+  """A random forest in pre-order: end[j] is one past j's subtree."""
+  end = np.zeros(time, np.int32)
+
+  def fill(start: int, stop: int) -> None:
+    while start < stop:
+      end[start] = rng.integers(start + 1, stop + 1)
+      fill(start + 1, end[start])
+      start = end[start]
+
+  fill(0, time)
+  return end
+
+
+def inputs(batch, time, heads, kv_heads, dim, seed=0):
+  rng = np.random.default_rng(seed)
+  shapes = [(batch, time, heads, dim)] + [(batch, time, kv_heads, dim)] * 2
+  qkv = [jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in shapes]
+  end = np.stack([nested_ends(rng, time) for _ in range(batch)])
+  i, j = np.arange(time)[:, None], np.arange(time)[None, :]
+  mask = (j <= i) & (i < end[:, None, :])
+  return qkv, jnp.asarray(end), jnp.asarray(mask)
+
+
+@pytest.mark.parametrize("time", [7, 128, 300])
+@pytest.mark.parametrize("dtype,tolerance", [("float32", 2e-5), ("bfloat16", 4e-2)])
+def test_tree_mask_value_and_gradient(time, dtype, tolerance):
+  qkv, end, mask = inputs(2, time, 6, 2, 16)
+
+  def loss(attend, qkv):
+    out = attend(*qkv)
+    return jnp.sum(jnp.sin(out) * out), out
+
+  ours = jax.jit(jax.grad(lambda qkv: loss(
+      lambda *qkv: tree_attention(*qkv, end, jnp.dtype(dtype)), qkv), has_aux=True))
+  reference = jax.jit(jax.grad(lambda qkv: loss(
+      lambda *qkv: dense(*qkv, mask), qkv), has_aux=True))
+  grads, out = ours(qkv)
+  expected_grads, expected = reference(qkv)
+  np.testing.assert_allclose(out, expected, atol=tolerance, rtol=tolerance)
+  for grad, want in zip(grads, expected_grads):
+    scale = float(jnp.max(jnp.abs(want)))
+    np.testing.assert_allclose(grad / scale, want / scale, atol=tolerance)
+
+
+def test_packed_segments_do_not_see_each_other():
+  qkv, _, _ = inputs(1, 12, 4, 2, 8)
+  end = jnp.asarray([[5] * 5 + [12] * 7], jnp.int32)
+  both = tree_attention(*qkv, end, jnp.dtype("float32"))
+  alone = [x[:, 5:] for x in qkv]
+  second = tree_attention(
+      *alone, jnp.full((1, 7), 7, jnp.int32), jnp.dtype("float32")
+  )
+  np.testing.assert_allclose(both[:, 5:], second, atol=1e-6)
+
+
+def test_cached_attention_sees_slots_up_to_the_position():
+  (query, key, value), _, _ = inputs(2, 10, 6, 2, 16)
+  positions = jnp.asarray([[9], [4]])
+  rows = jnp.arange(2)[:, None]
+  keys, values = key.transpose(0, 2, 1, 3), value.transpose(0, 2, 1, 3)
+  out = cached_attention(
+      query[rows, positions], keys, values, positions, jnp.dtype("float32")
+  )
+  causal = jnp.tril(jnp.ones((2, 10, 10), bool))
+  expected = dense(query, key, value, causal)[rows, positions]
+  np.testing.assert_allclose(out, expected, atol=1e-5)
