@@ -1,0 +1,166 @@
+"""Serves a checkpoint: token ids in, token ids and log-probs out.
+
+  python -m clawgym_jax.serve --checkpoint=DIR [--port=0 --ready_file=F]
+
+The port is taken before the checkpoint is read; the ready file, JSON with
+`url` and `pid`, is written once requests are answered, and removed at the end.
+SIGTERM or Ctrl-C ends the server; an engine that fails or stalls ends it with
+status 1 and the cause.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import uvicorn
+from absl import flags
+
+from clawgym_jax import cli
+from clawgym_jax.checkpoints import gguf, hf
+from clawgym_jax.contracts.errors import UserError
+from clawgym_jax.contracts.files import write_json
+from clawgym_jax.serve import http, precision
+from clawgym_jax.serve.engine import Engine, EngineError
+
+_CHECKPOINT = flags.DEFINE_string(
+    "checkpoint", None, "Hugging Face folder or .gguf file.", required=True
+)
+_HOST = flags.DEFINE_string("host", "127.0.0.1", "Address to listen on.")
+_PORT = flags.DEFINE_integer("port", 8000, "Port; 0 takes a free one.", 0, 65535)
+_READY_FILE = flags.DEFINE_string(
+    "ready_file", None, "Written when requests are answered: {url, pid}."
+)
+_NAME = flags.DEFINE_string("name", None, "Model name; the checkpoint's by default.")
+_SLOTS = flags.DEFINE_integer("slots", 16, "Requests that run at once.", 1, 4096)
+_MAX_LEN = flags.DEFINE_integer(
+    "max_len", 1024, "Tokens of prompt and completion together.", 16
+)
+_COMPUTE_DTYPE = flags.DEFINE_enum(
+    "compute_dtype", "auto", precision.CHOICES, "auto times both and says which."
+)
+_POLICY_VERSION = flags.DEFINE_integer(
+    "policy_version", 0, "Version stamped on sampled tokens.", 0
+)
+
+_LAST_WORDS = 5.0  # seconds to answer those who wait when the server ends
+
+
+def main() -> dict[str, Any]:
+  ready_file = Path(_READY_FILE.value) if _READY_FILE.value else None
+  if ready_file:
+    ready_file.unlink(missing_ok=True)  # of an earlier run
+  with _listen(_HOST.value, _PORT.value) as listener:
+    url = f"http://{_HOST.value}:{listener.getsockname()[1]}"
+    try:
+      return _serve(listener, url, ready_file)
+    finally:
+      if ready_file:
+        ready_file.unlink(missing_ok=True)
+
+
+def _serve(
+    listener: socket.socket, url: str, ready_file: Path | None
+) -> dict[str, Any]:
+  path = Path(_CHECKPOINT.value)
+  started = time.monotonic()
+  engine = _load(path)
+  server = uvicorn.Server(
+      uvicorn.Config(
+          http.app(engine),
+          log_level="warning",
+          access_log=False,
+          timeout_graceful_shutdown=int(_LAST_WORDS),
+      )
+  )
+  failures: list[EngineError] = []
+
+  def fail(error: EngineError) -> None:
+    failures.append(error)
+    print(f"error: {error}", file=sys.stderr, flush=True)
+    server.should_exit = True
+    # A stalled device call can't be interrupted; it must not keep the process.
+    last = threading.Timer(2 * _LAST_WORDS, lambda: os._exit(1))
+    last.daemon = True
+    last.start()
+
+  engine.on_failure = fail
+  # uvicorn raises the signal again when it is done, for what was there before.
+  signal.signal(
+      signal.SIGTERM, lambda *_: setattr(server, "should_exit", True)
+  )
+  announce = threading.Thread(
+      target=_announce, args=(server, url, ready_file, started), daemon=True
+  )
+  announce.start()
+  server.run(sockets=[listener])
+  if failures:
+    raise UserError(f"{failures[0]}; the server has ended")
+  engine.close()
+  return {"url": url, **engine.report()}
+
+
+def _load(path: Path) -> Engine:
+  if not path.exists():
+    raise UserError(f"--checkpoint={path} does not exist")
+  load = gguf.load if path.suffix == ".gguf" else hf.load
+  model, tokenizer = load(path)
+  dtype, reason = precision.choose(
+      _COMPUTE_DTYPE.value, model.config, _SLOTS.value
+  )
+  print(reason, file=sys.stderr, flush=True)
+  return Engine(
+      model,
+      tokenizer,
+      name=_NAME.value or path.stem,
+      slots=_SLOTS.value,
+      max_len=_MAX_LEN.value,
+      compute_dtype=jnp.dtype(dtype),
+      policy_version=_POLICY_VERSION.value,
+  )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+  """A listening socket, so that no other program can have the port meanwhile."""
+  listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+  try:
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((host, port))
+    listener.listen(2048)
+  except OSError as error:
+    listener.close()
+    if error.errno == errno.EADDRINUSE:
+      raise UserError(
+          f"port {port} of {host} is in use: give another --port, or 0 for a"
+          " free one"
+      ) from error
+    raise UserError(f"can't listen on {host}:{port}: {error}") from error
+  return listener
+
+
+def _announce(
+    server: uvicorn.Server, url: str, ready_file: Path | None, started: float
+) -> None:
+  while not server.started and not server.should_exit:
+    time.sleep(0.02)
+  if server.should_exit:
+    return
+  print(
+      f"ready after {time.monotonic() - started:.1f} s: {url}",
+      file=sys.stderr,
+      flush=True,
+  )
+  if ready_file:
+    write_json(ready_file, {"url": url, "pid": os.getpid()})
+
+
+if __name__ == "__main__":
+  cli.run(main)

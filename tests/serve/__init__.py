@@ -1,0 +1,1 @@
+"""Tests of the rollout engine, with real (tiny) models."""
