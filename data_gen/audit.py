@@ -24,12 +24,14 @@ from clawgym_jax.contracts.errors import RecordError, UserError
 from clawgym_jax.contracts.files import write_json
 from clawgym_jax.contracts.task import Task, content_hash, load_task
 from clawgym_jax.contracts.trajectory import Outcome
-from data_gen.mutation import Mutant
-from sandbox.backends import check_backend
-from sandbox.fleet import grade_with
-from sandbox.harnesses import ADVERSARIES
+from data_gen.mutation import spoil_results
+from sandbox.backends import SandboxError, SandboxLost, check_backend, open_sandbox
+from sandbox.backends.base import gather, pack
+from sandbox.harnesses import ADVERSARIES, HarnessContext, HarnessResult, load
+from sandbox.verify import verify
 
 VERSION = 1
+_SPOILED = "spoiled"
 _SAVE_SECONDS = 5.0
 
 _TASKS = flags.DEFINE_string("tasks", None, "Folder of task directories.")
@@ -46,28 +48,51 @@ class _Undecided(Exception):
 
 
 async def judge(task: Task) -> list[str]:
-  """Why `task` is unsound, one cause a failed run; empty if it is sound."""
+  """Why `task` is unsound, one cause a failed run; empty if it is sound.
+
+  The runs take turns in one sandbox, the solution last, and each result is
+  judged in a fresh one.
+  """
+  sandbox = open_sandbox(run_id="audit", now=task.now)
+  initial = pack(gather(task.workspace))
   causes = []
-  for harness in ("oracle", "null", *ADVERSARIES, Mutant()):
-    name = harness if isinstance(harness, str) else harness.name
-    outcome = await grade_with(task, harness)
+
+  async def check(name: str, result: HarnessResult) -> None:
+    snapshot = await sandbox.snapshot()
+    outcome = await verify(task, snapshot, result.final_message, result.transcript)
     cause = _fault(name, outcome)
     if cause:
       causes.append(cause)
+
+  try:
+    async with sandbox:
+      await sandbox.start(task.workspace)
+      for name in ("null", *ADVERSARIES):
+        await check(name, await load(name).run(HarnessContext(task, sandbox)))
+        await sandbox.exec("find . -mindepth 1 -delete")
+        await sandbox.restore(initial)
+      result = await load("oracle").run(HarnessContext(task, sandbox))
+      await check("oracle", result)
+      await spoil_results(sandbox)
+      await check(_SPOILED, result)
+  except SandboxLost as error:
+    raise _Undecided(str(error)) from error
+  except SandboxError as error:
+    causes.append(f"sandbox: {error}")
   return causes
 
 
 def _fault(name: str, outcome: Outcome) -> str | None:
   if outcome.score is None:
     cause = outcome.cause or "unscored"
-    if cause.split(":")[0] in ("sandbox_lost", "verifier_lost"):
+    if cause.startswith("verifier_lost"):
       raise _Undecided(cause)
     return f"{name}: {cause}"
   score = outcome.score
   if name == "oracle":
     wrong = [check for check, value in outcome.checks.items() if value < 1.0]
     return None if score == 1.0 else f"oracle scores {score:g}, fails {wrong}"
-  if name == Mutant.name:
+  if name == _SPOILED:
     return None if score < 1.0 else "a spoiled result still scores 1"
   return None if score == 0.0 else f"{name} scores {score:g}"
 

@@ -12,22 +12,14 @@ import re
 import sqlite3
 import tarfile
 
-from sandbox.harnesses import HarnessContext, HarnessResult
-from sandbox.harnesses.reference import Oracle
+from sandbox.backends import Sandbox
 
 
-class Mutant(Oracle):
-  """Solves the task, then spoils what the solution made."""
-
-  name = "mutant"
-
-  async def run(self, attempt: HarnessContext) -> HarnessResult:
-    result = await super().run(attempt)
-    sandbox = attempt.sandbox
-    for path, change in (await sandbox.diff()).items():
-      if change != "removed":
-        await sandbox.write(path, spoil(await sandbox.read(path)))
-    return result
+async def spoil_results(sandbox: Sandbox) -> None:
+  """Spoils every file that was added or changed since `sandbox` started."""
+  for path, change in (await sandbox.diff()).items():
+    if change != "removed":
+      await sandbox.write(path, spoil(await sandbox.read(path)))
 
 
 def spoil(data: bytes) -> bytes:

@@ -60,7 +60,7 @@ _WORDS = {
     "stem": (
         "orders trips expenses invoices shipments donations bookings payroll"
         " budget visits repairs payments stock members tickets courses parts"
-        " meals fuel tools",
+        " meals fuel gadgets",
         "refunds rentals grants deliveries royalties claims permits surveys"
         " harvests loans auctions cruises",
     ),
@@ -69,7 +69,7 @@ _WORDS = {
         "fee distance deposit quantity wage litres",
     ),
     "folder": (
-        "data files shared input records",
+        "data papers shared input records",
         "desk store office source",
     ),
     "target": (
@@ -107,7 +107,7 @@ _WORDS = {
         "threads backoff buffer_size queue_length max_files poll_rate",
     ),
     "rate": (
-        "TAX RATE MARGIN DISCOUNT FEE",
+        "TAX RATE MARGIN DISCOUNT TOLL",
         "MARKUP SURCHARGE LEVY BONUS",
     ),
     "ext": ("pdf png docx jpg xlsx", "pptx gif odt tiff"),

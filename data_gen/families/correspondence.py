@@ -8,6 +8,7 @@ from data_gen.draft import (
     Draft,
     exec_call,
     family,
+    number,
     read_call,
     table,
     text,
@@ -36,15 +37,15 @@ def _mail(world: World, sender: str, subject: str, body: str) -> str:
     operations="email_search file_write",
     calls=1,
     templates=(
-        "Which mails in mail/*.eml mention {word}? List their file names in {result}.",
-        "Find the messages in mail/*.eml with {word} in them; file names go to {result}.",
-        "Search mail/*.eml for {word} and save the names of the matching files as"
+        "Which mails in mail/*.eml mention {word}? List their paths in {result}.",
+        "Find the messages in mail/*.eml with {word} in them; their paths go to {result}.",
+        "Search mail/*.eml for {word} and save the paths of the matching files as"
         " {result}.",
-        "I need the list of mail/*.eml files that contain {word}, in {result}.",
+        "I need the paths of the mail/*.eml files that contain {word}, in {result}.",
         "Please write the paths of all mail/*.eml that talk about {word} to {result}.",
-        "{result} should list each file of mail/*.eml in which {word} occurs.",
+        "{result} should list the path of each mail/*.eml in which {word} occurs.",
     ),
-    goal="List the mail files that mention a word.",
+    goal="List the paths of the mails that mention a name.",
     bullets=(("search in", "pattern"), ("word", "word"), ("list goes to", "result")),
     vocabulary="grep",
 )
@@ -210,6 +211,6 @@ def answer_total(world: World) -> Draft:
           exec_call(f"python3 tools/total.py {source} {column}"),
           write_call(result, total),
       ],
-      deliverables={"answer": text(result, total)},
+      deliverables={"answer": number(result, float(total))},
       final_message=f"Done, the total {total} is in {result}.",
   )

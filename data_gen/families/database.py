@@ -51,7 +51,7 @@ def _rows(world: World, count: int) -> list[list[int]]:
         " client = {value}; save the output as {result}.",
         "Run tools/query.py {base} SQL for the sum of {column} from {table} where client"
         " = {value}. Output to {result}.",
-        "I need sum {column} for client = {value} from the table {table}, in {result}."
+        "I need the sum of {column} for client = {value} from the table {table}, in {result}."
         " Use tools/query.py {base} SQL.",
         "Please use tools/query.py {base} SQL to sum {column} over {table} rows with"
         " client = {value}, into {result}.",

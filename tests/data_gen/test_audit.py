@@ -1,0 +1,104 @@
+"""The audit, in real sandboxes: it admits what is sound and says what is not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clawgym_jax.contracts.task import load_task
+from data_gen import mutation
+from data_gen.draft import REGISTRY
+from data_gen.synthesize import make_task
+
+
+def _audit(folder: Path, *flags: str) -> subprocess.CompletedProcess:
+  return subprocess.run(
+      [sys.executable, "-m", "data_gen.audit", f"--tasks={folder}", "--json", *flags],
+      capture_output=True,
+      text=True,
+      timeout=180,
+      check=False,
+  )
+
+
+def _make(folder: Path, name: str, family: str = "log_count") -> Path:
+  make_task(folder / name, REGISTRY[family], 1, "train", 0)
+  return folder / name
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory):
+  """A folder with sound and unsound tasks, after one audit."""
+  folder = tmp_path_factory.mktemp("tasks")
+  for family in ("pack_folder", "database_update", "script_path", "move_by_type"):
+    _make(folder, f"sound-{family}", family)
+  (_make(folder, "crashes") / "checks" / "check.py").write_text("raise OSError(1)\n")
+  (_make(folder, "no-check") / "checks" / "check.py").unlink()
+  (_make(folder, "no-json") / "task.json").write_text("{")
+  generous = "def grade(workspace, final_message, transcript):\n  return {'a': 1.0}\n"
+  (_make(folder, "generous") / "checks" / "check.py").write_text(generous)
+  nan = generous.replace("1.0", "float('nan')")
+  (_make(folder, "nan") / "checks" / "check.py").write_text(nan)
+  wrong = _make(folder, "unsolved") / "solution" / "calls.json"
+  wrong.write_text(json.dumps({"calls": [], "final_message": "Done."}))
+  lax = _make(folder, "lax") / "checks" / "check.py"
+  lax.write_text(
+      "def grade(workspace, final_message, transcript):\n"
+      "  done = final_message.startswith('Done')\n"
+      "  return {'a': float(done)}\n"
+  )
+  return folder, _audit(folder)
+
+
+def test_sound_tasks_are_admitted_and_unsound_ones_name_their_cause(audited):
+  folder, run = audited
+  assert run.returncode == 1, run.stderr
+  assert "Traceback" not in run.stderr
+  tasks = json.loads((folder / "audit.json").read_text())["tasks"]
+  admitted = {name for name, v in tasks.items() if v["verdict"] == "admitted"}
+  assert admitted == {p.name for p in folder.glob("sound-*")} and len(admitted) == 4
+  causes = {n: "; ".join(v["causes"]) for n, v in tasks.items() if n not in admitted}
+  assert "OSError" in causes["crashes"]
+  assert "no checks/check.py" in causes["no-check"]
+  assert "not JSON" in causes["no-json"]
+  assert "null scores 1" in causes["generous"]
+  assert "spoiled" in causes["generous"] and "empty_files" in causes["generous"]
+  assert "nan is not in [0, 1]" in causes["nan"]
+  assert "oracle scores 0" in causes["unsolved"]
+  assert causes["lax"] == "a spoiled result still scores 1"
+  assert {p.name for p in (folder / "rejected").iterdir()} == set(causes)
+
+
+def test_a_second_run_keeps_verdicts_and_judges_only_what_changed(audited):
+  folder, _ = audited
+  before = json.loads((folder / "audit.json").read_text())
+  run = _audit(folder, "--allow_rejected")
+  assert run.returncode == 0, run.stderr
+  assert json.loads((folder / "audit.json").read_text()) == before
+  summary = json.loads(run.stdout.splitlines()[-1])
+  assert (summary["admitted"], summary["undecided"]) == (4, 0)
+  victim = folder / "sound-move_by_type"
+  (victim / "checks" / "expected.json").write_text("{}")
+  assert _audit(folder).returncode == 1
+  assert not victim.exists() and (folder / "rejected" / victim.name).is_dir()
+
+
+def test_every_kind_of_result_is_spoiled(tmp_path):
+  for family in ("pack_folder", "database_update", "log_count"):
+    task = load_task(_make(tmp_path, family, family))
+    for path in task.workspace.rglob("*"):
+      if path.is_file():
+        data = path.read_bytes()
+        assert mutation.spoil(data) != data
+        assert mutation.spoil(data)[:2] == data[:2] or len(data) < 3
+  assert mutation.spoil(b"") == b"x"
+  assert mutation.spoil(b"7\n") == b"2\n"
+
+
+def test_an_empty_folder_and_an_absent_one_are_errors(tmp_path):
+  assert "holds no tasks" in _audit(tmp_path).stderr
+  assert "is not a folder" in _audit(tmp_path / "absent").stderr
