@@ -107,29 +107,25 @@ class Tree:
     parents = {node.parent.step.step_id for node in self.nodes.values() if node.parent}
     leaves = [node for name, node in self.nodes.items() if name not in parents]
     plain = _without_tail(request.messages)
-    if any(
-        _starts_with(plain, _without_tail(_conversation(leaf))) for leaf in leaves
-    ):
-      return "moving_tail"
-    known = [
-        [digest for node in leaf.path() for digest in node.digests] for leaf in leaves
-    ]
-    nearest = max(known, key=lambda digests: _common(digests, request.digests))
-    common = _common(nearest, request.digests)
-    systems = sum(
-        1
-        for _ in itertools.takewhile(
-            lambda message: message["role"] == "system", request.messages
-        )
-    )
-    if common < systems:
-      same_rest = nearest[systems : systems + 1] == request.digests[systems : systems + 1]
-      return "system_changed" if same_rest else "new_conversation"
-    answered = any(m["role"] in ("assistant", "tool") for m in request.messages)
-    if common == systems and not answered:
-      return "new_conversation"
-    shrunk = len(request.digests) < len(nearest) - 1  # than the last prompt
-    return "compaction" if shrunk else "history_rewritten"
+    for leaf in leaves:
+      if _common(plain, known := _without_tail(_conversation(leaf))) == len(known):
+        return "moving_tail"
+    found = [_divergence(request, _digests(leaf)) for leaf in leaves]
+    return max(found, key=lambda pair: pair[0])[1]
+
+
+def _divergence(request: Request, known: list[str]) -> tuple[int, str]:
+  """How many messages a known conversation has in common, and what came then."""
+  systems = [m["role"] for m in request.messages].count("system")
+  common = _common(known, request.digests)
+  if common < systems:
+    same_rest = known[systems : systems + 1] == request.digests[systems : systems + 1]
+    return common, "system_changed" if same_rest else "new_conversation"
+  answered = any(m["role"] in ("assistant", "tool") for m in request.messages)
+  if common == systems and not answered:
+    return common, "new_conversation"
+  shrunk = len(request.digests) < len(known) - 1  # than the last prompt
+  return common, "compaction" if shrunk else "history_rewritten"
 
 
 def _chain(start: str, digests: list[str]) -> list[str]:
@@ -138,6 +134,10 @@ def _chain(start: str, digests: list[str]) -> list[str]:
   for digest in digests:
     keys.append(chat.combine(keys[-1], digest))
   return keys
+
+
+def _digests(node: Node) -> list[str]:
+  return [digest for n in node.path() for digest in n.digests]
 
 
 def _conversation(node: Node) -> list[Message]:
@@ -153,10 +153,6 @@ def _without_tail(messages: list[Message]) -> list[str]:
           and chat.text_of(message.get("content")).startswith(_MOVING_TAIL)
       )
   ]
-
-
-def _starts_with(longer: list[str], shorter: list[str]) -> bool:
-  return longer[: len(shorter)] == shorter
 
 
 def _common(left: list[str], right: list[str]) -> int:

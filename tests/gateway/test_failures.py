@@ -15,7 +15,6 @@ from tests.gateway.engine import call
 from tests.pool.samples import trajectory
 
 U = [{"role": "user", "content": "hello"}]
-RETRY = {"x-stainless-retry-count": "1"}
 
 
 def test_a_busy_engine_is_asked_again(run, pool, engine):
@@ -25,20 +24,6 @@ def test_a_busy_engine_is_asked_again(run, pool, engine):
     return pool.steps(harness.trajectory_id)
 
   assert len(run(scenario)) == 1 and len(engine.bodies) == 4
-
-
-def test_a_long_outage_is_a_503_and_changes_nothing(run, pool, engine):
-  async def scenario(harness):
-    engine.script = [(503, {"error": "updating"}, {"Retry-After": "30"})]
-    status, body = await harness.post(U)
-    assert (status, body["error"]["code"]) == (503, "upstream_unavailable")
-    assert "updating" in body["error"]["message"]
-    assert pool.steps(harness.trajectory_id) == []
-    await harness.say(U, headers=RETRY)
-    return pool.steps(harness.trajectory_id)
-
-  (step,) = run(scenario, deadline=2.0)
-  assert (step.step_id, step.fork_cause) == ("s0", None)
 
 
 def test_a_broken_engine_is_given_up_on(run, pool, engine):
@@ -61,29 +46,6 @@ def test_a_refusal_is_a_400_at_once(run, pool, engine):
   assert run(scenario) == [] and len(engine.bodies) == 1
 
 
-def test_columns_of_unequal_length_are_never_recorded(run, pool, engine):
-  async def scenario(harness):
-    ids = engine.tokenizer.encode("fox")
-    engine.script = [
-        (
-            200,
-            {
-                "ids": ids,
-                "logprobs": [-0.1] * (len(ids) + 1),
-                "untempered_logprobs": [-0.1] * len(ids),
-                "policy_versions": [0] * len(ids),
-                "finish_reason": "length",
-            },
-            {},
-        )
-    ]
-    status, _ = await harness.post(U)
-    assert status == 502
-    return pool.steps(harness.trajectory_id)
-
-  assert run(scenario) == []
-
-
 def test_a_prompt_beyond_the_context(run, pool, engine):
   engine.max_len = 20
 
@@ -104,53 +66,6 @@ def test_max_tokens_is_what_fits(run, pool, engine):
   run(scenario)
   (body,) = engine.bodies
   assert len(body["prompt_ids"]) + body["max_tokens"] == 40
-
-
-def test_a_retry_after_a_client_timeout_gets_the_same_answer(run, pool, engine):
-  engine.delay = 0.4
-
-  async def scenario(harness):
-    engine.script = ["one", "two"]
-    with pytest.raises(asyncio.TimeoutError):
-      await asyncio.wait_for(harness.post(U), 0.15)
-    waiting = harness.post(U, headers=RETRY)  # it still runs: coalesces
-    first = (await waiting)[1]["choices"][0]["message"]
-    again = await harness.say(U, headers=RETRY)  # it is recorded
-    assert first == again and first["content"] == "one"
-    assert len(pool.steps(harness.trajectory_id)) == 1
-    other = await harness.say(U)  # no retry: another sample
-    assert other["content"] == "two"
-    return pool.steps(harness.trajectory_id)
-
-  assert [step.fork_cause for step in run(scenario)] == [None, "resampled"]
-
-
-def test_one_turn_at_a_time(run, pool, engine):
-  engine.delay = 0.3
-
-  async def scenario(harness):
-    first = asyncio.create_task(harness.post(U))
-    await asyncio.sleep(0.1)
-    status, body = await harness.post([{"role": "user", "content": "other"}])
-    assert (status, body["error"]["code"]) == (409, "session_busy")
-    assert (await first)[0] == 200
-
-  run(scenario)
-
-
-def test_unknown_sessions_and_wrong_keys_are_refused(run, pool, engine):
-  async def scenario(harness):
-    harness.key = "wrong"
-    assert (await harness.post(U))[0] == 401
-    harness.base_url = harness.base_url.replace("/s/g.0.0", "/s/nobody")
-    status, body = await harness.post(U)
-    assert status == 404 and "unknown session" in body["error"]["message"]
-    harness.base_url = harness.base_url.replace("/s/nobody/v1", "/v1")
-    status, body = await harness.post(U)
-    assert status == 404 and "unknown session" in body["error"]["message"]
-
-  run(scenario)
-  assert engine.bodies == []
 
 
 def test_a_session_ends_with_its_attempt(run, pool, engine):

@@ -1,7 +1,5 @@
 """What ends up in the pool: exact ids, deltas, forks with their cause."""
 
-import json
-
 import pytest
 
 from clawgym_jax.chat.conversation import Conversation, prompt_ids
@@ -101,7 +99,10 @@ def test_harnesses_may_spell_it_differently(run, pool, engine):
 @pytest.mark.parametrize(
     ("cause", "change"),
     [
-        ("history_rewritten", lambda m, t: ([S, U, {**m[2], "content": "x"}, *m[3:]], t)),
+        (
+            "history_rewritten",
+            lambda m, t: ([S, U, {**m[2], "content": "x"}, *m[3:]], t),
+        ),
         ("system_changed", lambda m, t: ([{**S, "content": "other"}, *m[1:]], t)),
         ("tools_changed", lambda m, t: (m, t[:1])),
         ("new_conversation", lambda m, t: ([S, {**U, "content": "help"}], t)),
@@ -208,27 +209,3 @@ def test_pinned_sampling_wins_and_is_recorded(run, pool, engine):
   assert first.sampling["temperature"] == 0.6
   assert first.sampling["overridden"] == {"temperature": 0.2, "max_tokens": 9999}
   assert second.sampling["seed"] == engine.bodies[1]["seed"]
-
-
-def test_streaming_says_what_is_recorded(run, pool, engine):
-  async def scenario(harness):
-    engine.script = ["looking" + call("read", path="a") + call("exec", command="b")]
-    status, text = await harness.post(
-        [S, U], stream=True, stream_options={"include_usage": True}
-    )
-    assert status == 200
-    return text, pool.steps(harness.trajectory_id)[0]
-
-  text, step = run(scenario)
-  events = [line[6:] for line in text.splitlines() if line.startswith("data: ")]
-  assert events.pop() == "[DONE]"
-  chunks = [json.loads(event) for event in events]
-  assert chunks[-1]["usage"]["completion_tokens"] == len(step.response_ids)
-  deltas = [c["choices"][0]["delta"] for c in chunks[:-1]]
-  assert "".join(d.get("content", "") for d in deltas) == "looking"
-  (calls,) = [d["tool_calls"] for d in deltas if "tool_calls" in d]
-  assert [c["function"]["name"] for c in calls] == ["read", "exec"]
-  assert [{k: v for k, v in c.items() if k != "index"} for c in calls] == (
-      step.response["tool_calls"]
-  )
-  assert chunks[-2]["choices"][0]["finish_reason"] == "tool_calls"

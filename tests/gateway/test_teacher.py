@@ -148,7 +148,8 @@ def test_the_longest_instruction_within_a_message_counts(tmp_path):
   _task(tmp_path, "a", "Sort the notes.", "short")
   _task(tmp_path, "b", "Sort the notes. Then stop.", "long")
   history = [{"role": "assistant", "content": "x"}] * 4
-  request = _request(history, ("read", "write", "edit", "exec"), "Sort the notes. Then stop.")
+  tools = ("read", "write", "edit", "exec")
+  request = _request(history, tools, "Sort the notes. Then stop.")
   assert Teacher(tmp_path).answer(request)["content"] == "long"
 
 

@@ -48,5 +48,5 @@ def test_p63(tmp_path):
   with fakes.serving(engine.app) as url:
     few, _ = _flood(tmp_path, url, 100)
     many, first = _flood(tmp_path, url, 1000)
-  print(f"{few * 1e3:.2f} and {many * 1e3:.2f} ms CPU a call, first after {first:.2f} s")
+  print(f"{few * 1e3:.2f}, {many * 1e3:.2f} ms CPU a call; first after {first:.2f} s")
   assert many < 2 * few + 1e-3

@@ -73,23 +73,6 @@ def test_a_step_must_fit_what_is_there(pool):
     pool.append_step(attempt.trajectory_id, step(1))
 
 
-def test_unscored_attempts_are_refilled_up_to_the_bound(pool):
-  pool.add_group("g", "train", "t", 2, max_attempts=2)
-  _finish(pool, unscored("judge unreachable"))
-  _finish(pool, unscored("judge unreachable"))  # the refill goes first
-  assert pool.pending("train") == 1
-  last = _finish(pool, scored(1.0))
-  assert last.sample_index == 1
-  (group,) = pool.lease_groups("train", 1, "trainer", 60)
-  assert (len(group.trajectories), group.unscored) == (1, 1)
-  counts = pool.counts("train")
-  assert (counts["samples"], counts["scored"], counts["unscored"]) == (2, 1, 1)
-  assert (counts["refilled"], counts["dropped_tokens"]) == (1, 8)
-  assert pool.dropped("train") == {"judge unreachable": 2}
-  statuses = [t.outcome.status for t in pool.trajectories("train")]
-  assert statuses == ["unscored", "scored"]
-
-
 def test_a_group_without_a_judged_sample_is_dead(pool):
   pool.add_group("g", "train", "t", 1, max_attempts=1)
   _finish(pool, unscored("host lost"))
