@@ -3,14 +3,13 @@
 Every planned attempt is in exactly one of `scored`, `truncated`, `unscored`,
 so the three add up to `planned` whatever went wrong. `unscored` attempts enter
 no mean, no rate and no interval; an attempt that was never made is unscored
-too, with that cause. Where a lost attempt was made again, the one that counts
-is the one that could be scored, and the lost one is counted in `remade`.
+too, with that cause.
 """
 
 from __future__ import annotations
 
-import collections
 import hashlib
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
@@ -31,12 +30,12 @@ def suite_hash(tasks: Iterable[Task]) -> str:
   return digest.hexdigest()
 
 
-def counting(
+def by_sample(
     trajectories: Iterable[Trajectory], tasks: list[Task], samples: int
 ) -> dict[tuple[str, int], Trajectory]:
-  """The attempt that counts for each (task id, sample index) that has one."""
+  """The trajectory of each (task id, sample index) that has one."""
   known = {task.id for task in tasks}
-  chosen: dict[tuple[str, int], Trajectory] = {}
+  result: dict[tuple[str, int], Trajectory] = {}
   for new in trajectories:
     require(
         new.task_id in known and 0 <= new.sample_index < samples,
@@ -44,9 +43,9 @@ def counting(
         f" {new.task_id}, which was not planned",
     )
     slot = (new.task_id, new.sample_index)
-    if slot not in chosen or _rank(new) > _rank(chosen[slot]):
-      chosen[slot] = new
-  return chosen
+    require(slot not in result, f"trajectory {new.id} counts sample {slot} again")
+    result[slot] = new
+  return result
 
 
 def summarise(
@@ -61,11 +60,10 @@ def summarise(
   Scores are in [0, 1]; `interval` is [low, high] at 95 % or None. `success` is
   the share of attempts with score 1, averaged over tasks.
   """
-  chosen = counting(trajectories, tasks, samples)
-  remade = len(trajectories) - len(chosen)
+  made = by_sample(trajectories, tasks, samples)
   per_task = {}
   for task in tasks:
-    outcomes = [chosen.get((task.id, i)) for i in range(samples)]
+    outcomes = [made.get((task.id, i)) for i in range(samples)]
     per_task[task.id] = {
         "family": task.family,
         "category": task.category,
@@ -84,11 +82,9 @@ def summarise(
       "suite": {"tasks": len(tasks), "hash": suite_hash(tasks)},
       "samples": samples,
       **_figures(per_task),
-      "remade": remade,
       "by_cause": {
           status: dict(
-              sum((collections.Counter(e[status]) for e in entries), start=collections.Counter())
-              .most_common()
+              sum((Counter(e[status]) for e in entries), start=Counter()).most_common()
           )
           for status in ("truncated", "unscored")
       },
@@ -129,7 +125,7 @@ def _figures(per_task: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def _grouped(per_task: dict[str, dict[str, Any]], key: str) -> dict[str, Any]:
-  groups: dict[str, dict[str, Any]] = collections.defaultdict(dict)
+  groups: dict[str, dict[str, Any]] = defaultdict(dict)
   for task, entry in per_task.items():
     groups[entry[key]][task] = entry
   return {
@@ -160,11 +156,7 @@ def _causes(outcomes: list[Trajectory | None], status: str) -> dict[str, int]:
   causes = [t.outcome.cause for t in outcomes if t and t.outcome.status == status]
   if status == "unscored":
     causes += [NOT_ATTEMPTED for t in outcomes if t is None]
-  return dict(collections.Counter(causes))
-
-
-def _rank(trajectory: Trajectory) -> tuple[bool, int]:
-  return trajectory.outcome.status != "unscored", trajectory.attempt
+  return dict(Counter(causes))
 
 
 def _pair(interval: stats.Interval | None) -> list[float] | None:

@@ -104,6 +104,7 @@ def _trajectories(
         "turns": turns,
         "final": transcript.cut(trajectory.final_message),
         "checks": trajectory.outcome.checks,
+        "changes": trajectory.metadata.get("changes", {}),
     }
     text += len(embed(body))
     if text > TEXT_BYTES and kept:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,13 +56,12 @@ def load_run(name: str, directory: Path, *, suite: bool = True) -> Run:
   if not path.is_file():
     raise UserError(f"{path} does not exist: name a folder that a run has finished")
   summary = None
-  if suite or (directory / SUMMARY).is_file():
-    try:
-      summary = json.loads((directory / SUMMARY).read_text())
-    except FileNotFoundError:
-      raise UserError(
-          f"{directory / SUMMARY} does not exist: finish eval.run for {name!r} first"
-      ) from None
+  with contextlib.suppress(FileNotFoundError):
+    summary = json.loads((directory / SUMMARY).read_text())
+  if summary is not None and "tasks" not in summary:
+    summary = None  # a rollout's, which knows of no suite
+  if suite and summary is None:
+    raise UserError(f"{directory} has no summary yet: finish eval.run for {name!r}")
   tokenizer = None
   if (directory / TOKENIZER).is_dir():
     tokenizer = Tokenizer.load(directory / TOKENIZER)

@@ -23,6 +23,12 @@ function results(data, tint) {
       ["Run", ...ks.map((k) => `pass@${k}`)],
       sampled.map((r) => [r.name, ...ks.map((k) => (r.pass_at_k[k] ? `${points(r.pass_at_k[k].value)} %` : "–"))]), { align: ["left"], class: "narrow" }));
   }
+  const settings = data.runs.filter((r) => r.settings && Object.values(r.settings).some((v) => v !== null));
+  if (settings.length) {
+    byId("headline").append(el("details", {}, el("summary", {}, "Settings of the runs"),
+      table("What the agent was run with", ["Run", "Settings"], settings.map((r) => [r.name,
+        Object.entries(r.settings).filter((e) => e[1] !== null).map(([k, v]) => `${k} ${v}`).join(" · ")]), { align: ["left", "left"] })));
+  }
   byId("intervals").append(
     intervalPlot(data.runs.map((run) => ({
       label: run.name, colour: tint[run.name],
@@ -74,7 +80,7 @@ function heat(run, name, group) {
     `${group.scored + group.truncated} of ${plural(group.planned, "attempt")} scored`;
   const at = (x, y) => showTip(x, y, note);
   return el("td", {
-    class: group.mean > 0.55 ? "hot deep" : "hot", style: { "--heat": `${Math.round(100 * group.mean)}%` }, tabindex: 0, "aria-label": note,
+    class: "hot", style: { "--heat": `${Math.round(55 * group.mean)}%` }, tabindex: 0, "aria-label": note,
     onpointermove: (e) => at(e.clientX, e.clientY), onpointerleave: hideTip, onblur: hideTip,
     onfocus: (e) => { const b = e.currentTarget.getBoundingClientRect(); at(b.left, b.top); },
   }, points(group.mean));
@@ -83,8 +89,8 @@ function heat(run, name, group) {
 function causes(data) {
   const rows = data.runs.flatMap((run) => ["truncated", "unscored"].flatMap((status) =>
     Object.entries(run.by_cause[status]).map(([cause, n]) => [run.name, status, cause, String(n)])));
-  const remade = data.runs.filter((r) => r.remade)
-    .map((r) => [r.name, "made again", "lost attempts that were replaced", String(r.remade)]);
+  const remade = data.runs.flatMap((run) => Object.entries(run.remade || {})
+    .map(([cause, n]) => [run.name, "lost, then made again", cause, String(n)]));
   if (!rows.length && !remade.length) return;
   show("losses");
   byId("causes").append(table("Why", ["Run", "Outcome", "Cause", "Attempts"], [...rows, ...remade], { align: ["left", "left", "left"] }));

@@ -32,6 +32,8 @@ class Shared:
 
 def turns(trajectory: Trajectory, shared: Shared) -> list[dict[str, Any]]:
   """The turns as JSON: role, text, calls, and for sampled ones their figures."""
+  if not trajectory.steps:  # a harness without a model keeps its own transcript
+    return [_turn(m) for m in trajectory.metadata.get("transcript", ())]
   result: list[dict[str, Any]] = []
   before: Step | None = None
   for step in trajectory.steps:
@@ -113,10 +115,10 @@ def pieces(ids: list[int], tokenizer: Tokenizer | None) -> list[str]:
 
 def instruction(trajectory: Trajectory) -> str:
   """The first user message's text, or an empty one."""
-  for step in trajectory.steps[:1]:
-    for message in step.messages:
-      if message.get("role") == "user":
-        return _text(message.get("content"))
+  messages = [m for step in trajectory.steps[:1] for m in step.messages]
+  for message in messages or trajectory.metadata.get("transcript", ()):
+    if message.get("role") == "user":
+      return _text(message.get("content"))
   return ""
 
 

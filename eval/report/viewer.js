@@ -143,6 +143,7 @@ class Viewer {
   head(t, body) {
     const others = this.siblings.get(t.task).filter((o) => o !== t).slice(0, 24);
     const checks = Object.entries(body.checks || {});
+    const changes = Object.entries(body.changes || {});
     const any = body.tokens && Object.keys(body.tokens).length;
     return el("header", {},
       el("h3", {}, el("span", { class: this.tint[t.run] || "grey" }, el("i", { class: "swatch" }), t.run), ` ${t.task}`, badge(t)),
@@ -155,6 +156,8 @@ class Viewer {
       el("ul", { class: "checks" }, checks.map(([name, value]) => el("li", { class: value >= 1 ? "pass" : value > 0 ? "part" : "fail" },
         el("span", { class: "mark-of", "aria-hidden": "true" }, value >= 1 ? "✓" : value > 0 ? "~" : "✗"),
         el("code", {}, name), el("span", { class: "muted" }, value >= 1 ? "passed" : value > 0 ? points(value) : "failed"))))) : null,
+      changes.length ? el("details", { open: changes.length <= 6 }, el("summary", {}, `Workspace: ${plural(changes.length, "path")} changed`),
+        el("ul", { class: "checks" }, changes.map(([path, kind]) => el("li", {}, el("code", {}, path), el("span", { class: "muted" }, kind))))) : null,
       others.length ? el("p", { class: "siblings" }, "Same task: ", others.map((o) => el("button", {
         type: "button", onclick: () => this.open(o),
       }, el("span", { class: this.tint[o.run] || "grey" }, el("i", { class: "swatch" }), o.run), badge(o)))) : null,

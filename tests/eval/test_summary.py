@@ -7,19 +7,20 @@ import pytest
 from clawgym_jax.contracts import trajectory as contract
 from clawgym_jax.contracts.errors import RecordError
 from eval import summary
+from tests.eval import invented
 
 LOST = contract.unscored("gateway: upstream did not answer")
 
 
 @pytest.fixture(scope="module")
-def suite(make_suite, tmp_path_factory):
-  return make_suite(tmp_path_factory.mktemp("suite"), per_family=1)[:4]
+def suite(tmp_path_factory):
+  return invented.make_suite(tmp_path_factory.mktemp("suite"), per_family=1)[:4]
 
 
 @pytest.fixture
-def attempt(make_trajectory, tokenizer):
+def attempt(tokenizer):
   def build(task, outcome, sample=0, attempt=1):
-    return make_trajectory(
+    return invented.make_trajectory(
         task, "claw", sample, outcome, random.Random(1), tokenizer, attempt=attempt
     )
 
@@ -55,12 +56,11 @@ def test_unscored_attempts_move_no_statistic(suite, attempt):
   assert more["unscored"] == 2
 
 
-def test_a_remade_attempt_counts_once(suite, attempt):
+def test_a_sample_counts_once(suite, attempt):
   a = suite[0]
-  result = summary.summarise("x", "claw", [a], 1, [
-      attempt(a, contract.scored(1.0), attempt=2), attempt(a, LOST, attempt=1)])
-  assert (result["planned"], result["scored"], result["remade"]) == (1, 1, 1)
-  assert result["mean"] == 1.0
+  twice = [attempt(a, contract.scored(1.0)), attempt(a, contract.scored(0.0), attempt=2)]
+  with pytest.raises(RecordError, match="again"):
+    summary.summarise("x", "claw", [a], 1, twice)
 
 
 def test_nothing_scored_is_unknown_not_zero(suite, attempt):

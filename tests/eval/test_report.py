@@ -12,6 +12,7 @@ from clawgym_jax.contracts.errors import UserError
 from eval import stats
 from eval.report import build, curves, runs, transcript
 from eval.report.words import conclude
+from tests.eval import invented
 
 HOSTILE = '</script><script>document.title = "owned"</script><img src=x onerror=owned()>'
 
@@ -68,8 +69,8 @@ def test_hostile_text_stays_inside_its_script_element():
   assert json.loads(text) == {HOSTILE: [HOSTILE, "\u2028 & \ud800"]}
 
 
-def test_runs_of_different_suites_are_refused(runs_folder, tmp_path, make_suite, write_run):
-  other = write_run(tmp_path / "other", "other", make_suite(tmp_path / "suite", 1), [])
+def test_runs_of_different_suites_are_refused(runs_folder, tmp_path):
+  other = invented.write_run(tmp_path / "other", "other", invented.make_suite(tmp_path / "suite", 1), [])
   with pytest.raises(UserError, match="different suites"):
     runs.require_one_suite([
         runs.load_run("sft", runs_folder / "sft"),
@@ -211,13 +212,13 @@ def test_a_run_without_model_calls_has_a_page(runs_folder):
   assert data["comparisons"] == [] and len(data["trajectories"]) == 80
 
 
-def test_nothing_scored_has_a_page(tmp_path, make_suite, write_run, make_trajectory, tokenizer):
-  suite = make_suite(tmp_path / "suite", 1)
+def test_nothing_scored_has_a_page(tmp_path, tokenizer):
+  suite = invented.make_suite(tmp_path / "suite", 1)
   lost = [
-      make_trajectory(t, "claw", 0, contract.unscored("lost"), random.Random(0), tokenizer)
+      invented.make_trajectory(t, "claw", 0, contract.unscored("lost"), random.Random(0), tokenizer)
       for t in suite
   ]
-  folders = [write_run(tmp_path / n, n, suite, lost) for n in ("base", "sft")]
+  folders = [invented.write_run(tmp_path / n, n, suite, lost) for n in ("base", "sft")]
   data = _data(build.page([runs.load_run(f.name, f) for f in folders], title="t"))
   assert data["runs"][0]["mean"] is None
   assert "can't be compared" in data["comparisons"][0]["sentence"]
