@@ -1,0 +1,1 @@
+"""Models and training states on disk: Hugging Face, GGUF and Orbax."""
