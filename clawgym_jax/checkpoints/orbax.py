@@ -1,0 +1,276 @@
+"""Training states, saved so that a kill at any moment loses at most one.
+
+A step is whole once its manifest, written last, names every file with its
+size and checksum. `restore` gives the newest whole step; one that is not whole
+is set aside with a warning and the step before it is taken.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib.metadata
+import json
+import os
+import shutil
+import sys
+import zlib
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+from flax import nnx
+
+from clawgym_jax.contracts.errors import UserError
+from clawgym_jax.contracts.files import write_json
+
+_MANIFEST = "manifest.json"
+_DAMAGED = "damaged-"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainState:
+  """All that a run needs to go on as if it had not stopped.
+
+  Attributes:
+    step: optimizer steps done.
+    params: the model's parameters, an `nnx.State`.
+    optimizer: the optimizer's state, any pytree of arrays.
+    rng: a JAX random key, or None.
+    data: the data iterator's state, and whatever else is JSON.
+    config: the model's config.json, so that the state can be converted alone.
+    code_version: the version of this package that saved it.
+  """
+
+  step: int
+  params: nnx.State
+  optimizer: Any = ()
+  rng: jax.Array | None = None
+  data: dict[str, Any] = field(default_factory=dict)
+  config: dict[str, Any] = field(default_factory=dict)
+  code_version: str = ""
+
+
+class Checkpoints:
+  """The saved states of one run, a folder a step, the newest `keep` kept."""
+
+  def __init__(self, directory: str | Path, *, keep: int = 2):
+    self.directory = Path(directory).absolute()
+    self._keep = keep
+    self._manager: ocp.CheckpointManager | None = None
+
+  def steps(self) -> list[int]:
+    """Steps that are there, whole or not, in order."""
+    if not self.directory.is_dir():
+      return []
+    names = [path.name for path in self.directory.iterdir() if path.is_dir()]
+    return sorted(int(name) for name in names if name.isdigit())
+
+  def save(self, state: TrainState) -> None:
+    """Saves `state` as its step and returns once it is on the disk, whole."""
+    meta = {
+        "step": state.step,
+        "data": state.data,
+        "config": state.config,
+        "code_version": _code_version(),
+    }
+    arrays = {
+        f"{part}:{name}": leaf
+        for part in ("params", "optimizer", "rng")
+        for name, leaf in _leaves(getattr(state, part))
+    }
+    manager = self._open()
+    try:
+      manager.save(
+          state.step,
+          args=ocp.args.Composite(
+              state=ocp.args.StandardSave(arrays), meta=ocp.args.JsonSave(meta)
+          ),
+          force=True,
+      )
+      manager.wait_until_finished()
+      if jax.process_index() == 0:
+        self._seal(state.step)
+    except (OSError, ValueError) as error:
+      full = getattr(error, "errno", 0) == errno.ENOSPC or "No space" in str(error)
+      if not full:
+        raise
+      raise UserError(
+          f"no space left for step {state.step} in {self.directory}: free some"
+          " and run the same command again"
+      ) from error
+
+  def restore(self, like: TrainState) -> TrainState | None:
+    """The newest whole state, laid out as `like`; None if nothing was saved.
+
+    Args:
+      like: a state of the same shapes (arrays or `jax.ShapeDtypeStruct`), whose
+        shardings say where the arrays go.
+
+    Raises:
+      UserError: states are there but none is whole, or of another model.
+    """
+    step = self._newest_whole()
+    if step is None:
+      return None
+    saved = self._arrays(step, like)
+    parts = {}
+    for part in ("params", "optimizer", "rng"):
+      tree = getattr(like, part)
+      leaves = [saved[f"{part}:{name}"] for name, _ in _leaves(tree)]
+      if part == "rng" and tree is not None:
+        leaves = [jax.random.wrap_key_data(leaves[0], impl=jax.random.key_impl(tree))]
+      parts[part] = jax.tree.unflatten(jax.tree.structure(tree), leaves)
+    meta = self._meta(step)
+    return replace(
+        like,
+        **parts,
+        step=meta["step"],
+        data=meta["data"],
+        config=meta["config"],
+        code_version=meta["code_version"],
+    )
+
+  def restore_params(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Parameters by dotted path, and the model's config, of the newest whole step."""
+    step = self._newest_whole()
+    if step is None:
+      raise UserError(f"{self.directory} holds no saved training state")
+    with ocp.StandardCheckpointer() as reader:
+      path = self.directory / str(step) / "state"
+      shapes = reader.metadata(path).item_metadata.tree
+      cpu = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+      abstract = {
+          name: jax.ShapeDtypeStruct(value.shape, value.dtype, sharding=cpu)
+          for name, value in shapes.items()
+      }
+      arrays = reader.restore(path, abstract)
+    params = {
+        name.removeprefix("params:"): np.asarray(value)
+        for name, value in arrays.items()
+        if name.startswith("params:")
+    }
+    return params, self._meta(step)["config"]
+
+  def close(self) -> None:
+    if self._manager is not None:
+      self._manager.close()
+      self._manager = None
+
+  def _open(self) -> ocp.CheckpointManager:
+    if self._manager is None:
+      self.directory.mkdir(parents=True, exist_ok=True)
+      options = ocp.CheckpointManagerOptions(
+          max_to_keep=self._keep, enable_async_checkpointing=False
+      )
+      self._manager = ocp.CheckpointManager(self.directory, options=options)
+    return self._manager
+
+  def _arrays(self, step: int, like: TrainState) -> dict[str, jax.Array]:
+    path = self.directory / str(step) / "state"
+    wanted = {
+        f"{part}:{name}": _abstract(leaf)
+        for part in ("params", "optimizer", "rng")
+        for name, leaf in _leaves(getattr(like, part))
+    }
+    with ocp.StandardCheckpointer() as reader:
+      there = reader.metadata(path).item_metadata.tree
+      for name in sorted(wanted.keys() | there.keys()):
+        mine = wanted[name].shape if name in wanted else None
+        saved = tuple(there[name].shape) if name in there else None
+        if mine != saved:
+          raise UserError(
+              f"{self.directory} was saved by a run of another model or optimizer"
+              f" ({name}: {saved} there, {mine} here): give the same config, or"
+              " another folder"
+          )
+      return reader.restore(path, wanted)
+
+  def _meta(self, step: int) -> dict[str, Any]:
+    return json.loads((self.directory / str(step) / "meta" / "metadata").read_text())
+
+  def _seal(self, step: int) -> None:
+    """Writes the manifest, which makes the step whole."""
+    folder = self.directory / str(step)
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    manifest = {
+        str(path.relative_to(folder)): [path.stat().st_size, _checksum(path)]
+        for path in files
+    }
+    write_json(folder / _MANIFEST, manifest)
+
+  def _newest_whole(self) -> int | None:
+    steps = self.steps()
+    for step in reversed(steps):
+      fault = self._fault(step)
+      if fault is None:
+        return step
+      self._set_aside(step, fault)
+    if steps:
+      raise UserError(
+          f"none of the saved states in {self.directory} is whole (steps"
+          f" {steps}): delete the folder to start anew"
+      )
+    return None
+
+  def _fault(self, step: int) -> str | None:
+    """What is wrong with a step; None if it is whole."""
+    folder = self.directory / str(step)
+    try:
+      manifest = json.loads((folder / _MANIFEST).read_text())
+      for name, (size, checksum) in manifest.items():
+        path = folder / name
+        if path.stat().st_size != size or _checksum(path) != checksum:
+          return f"{name} is damaged"
+    except FileNotFoundError as error:
+      return f"{Path(error.filename).relative_to(folder)} is missing"
+    except (ValueError, TypeError):
+      return f"{_MANIFEST} is damaged"
+    return None
+
+  def _set_aside(self, step: int, fault: str) -> None:
+    print(
+        f"warning: the state saved at step {step} in {self.directory} is not whole"
+        f" ({fault}); going back to the one before it",
+        file=sys.stderr,
+        flush=True,
+    )
+    if jax.process_index() == 0:
+      aside = self.directory / f"{_DAMAGED}{step}"
+      shutil.rmtree(aside, ignore_errors=True)
+      os.rename(self.directory / str(step), aside)
+    self.close()
+
+
+def _leaves(tree: Any) -> list[tuple[str, Any]]:
+  """(dotted path, array) of a pytree; random keys as their data."""
+  found = []
+  for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+    name = jax.tree_util.keystr(path, simple=True, separator=".")
+    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+      leaf = jax.random.key_data(leaf)
+    found.append((name.removesuffix(".value"), leaf))
+  return found
+
+
+def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
+  return jax.ShapeDtypeStruct(
+      leaf.shape, leaf.dtype, sharding=getattr(leaf, "sharding", None)
+  )
+
+
+def _checksum(path: Path) -> int:
+  value = 0
+  with open(path, "rb") as file:
+    while block := file.read(1 << 22):
+      value = zlib.crc32(block, value)
+  return value
+
+
+def _code_version() -> str:
+  try:
+    return importlib.metadata.version("clawgym-jax")
+  except importlib.metadata.PackageNotFoundError:
+    return "unknown"

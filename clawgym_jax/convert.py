@@ -1,0 +1,70 @@
+"""Converts a model to a Hugging Face folder.
+
+  python -m clawgym_jax.convert --from=SOURCE --to=DIR [--dtype=bfloat16]
+
+SOURCE is a .gguf file, `package:NAME` (a Python distribution that ships one),
+a Hugging Face folder, or the folder of a training run's saved states.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+
+from clawgym_jax import cli
+from clawgym_jax.chat.tokenizer import Tokenizer
+from clawgym_jax.checkpoints import gguf, hf, names, orbax
+from clawgym_jax.contracts.errors import UserError
+from clawgym_jax.models import CausalLM, ModelConfig
+
+_FROM = flags.DEFINE_string("from", None, "What to convert.", required=True)
+_TO = flags.DEFINE_string("to", None, "Folder to write.", required=True)
+_DTYPE = flags.DEFINE_enum(
+    "dtype", "float32", ["float32", "bfloat16"], "Weights on disk."
+)
+_TOKENIZER = flags.DEFINE_string(
+    "tokenizer", None, "Model folder that gives the tokenizer of a training state."
+)
+
+
+def load(source: str, tokenizer: str | None) -> tuple[CausalLM, Tokenizer]:
+  """The model at `source`, of whichever format it is."""
+  path = Path(source)
+  if source.startswith("package:") or path.suffix == ".gguf":
+    return gguf.load(source)
+  if (path / "config.json").is_file():
+    return hf.load(path)
+  states = orbax.Checkpoints(path)
+  if not states.steps():
+    raise UserError(
+        f"--from={source} is none of: a .gguf file, package:NAME, a Hugging Face"
+        " folder (with config.json), a folder of saved training states"
+    )
+  if tokenizer is None:
+    raise UserError(
+        "a training state has no tokenizer: give --tokenizer=DIR, the model"
+        " folder that the run started from"
+    )
+  params, config = states.restore_params()
+  model = names.build(ModelConfig.from_hf(config), names.reader(params))
+  return model, Tokenizer.load(Path(tokenizer))
+
+
+def main() -> dict[str, Any]:
+  target = Path(_TO.value)
+  if target.is_file():
+    raise UserError(f"--to={target} is a file: give the name of a folder")
+  model, tokenizer = load(_FROM.value, _TOKENIZER.value)
+  hf.save(target, model, tokenizer, dtype=_DTYPE.value)
+  return {
+      "to": str(target),
+      "family": model.config.family,
+      "layers": model.config.num_hidden_layers,
+      "dtype": _DTYPE.value,
+  }
+
+
+if __name__ == "__main__":
+  cli.run(main)
