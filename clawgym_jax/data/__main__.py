@@ -34,7 +34,9 @@ def main() -> dict[str, Any]:
   if not _CHATS.value or not _TOKENIZER.value:
     raise UserError("give --chats=FILE and --tokenizer=DIR")
   tokenizer = Tokenizer.load(Path(_TOKENIZER.value))
-  corpus = chats.load(Path(_CHATS.value), tokenizer, _ROW_LENGTH.value)
+  corpus = chats.tokenize_all(
+      chats.read_chats(Path(_CHATS.value)), tokenizer, _ROW_LENGTH.value
+  )
   rows = plan(corpus.sequences, _ROW_LENGTH.value)
   packed = sum(Tree(corpus.sequences[i] for i in row).size for row in rows)
   lengths = [len(s) for s in corpus.sequences]

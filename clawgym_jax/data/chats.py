@@ -7,7 +7,6 @@ one; one whose first answer doesn't fit is dropped. Both are counted.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,12 +20,11 @@ from clawgym_jax.data.sequence import Sequence, supervised
 
 @dataclass(frozen=True)
 class Corpus:
-  """Tokenised conversations; `digest` identifies the file they came from."""
+  """Tokenised conversations; `dropped` ones are not among them."""
 
   sequences: list[Sequence]
   truncated: int
   dropped: int
-  digest: str
 
   @property
   def tokens(self) -> int:
@@ -94,21 +92,22 @@ def tokenize(
   return supervised(tokens[:whole], trained[:whole]), cut
 
 
-def load(path: Path, tokenizer: Tokenizer, max_tokens: int) -> Corpus:
-  """Tokenises a chats file for rows of `max_tokens`."""
+def tokenize_all(
+    chats: list[dict[str, Any]], tokenizer: Tokenizer, max_tokens: int
+) -> Corpus:
+  """Tokenises chats for rows of `max_tokens`."""
   sequences, truncated, dropped = [], 0, 0
-  for number, chat in enumerate(read_chats(path), 1):
+  for number, chat in enumerate(chats, 1):
     try:
       sequence, cut = tokenize(chat, tokenizer, max_tokens)
     except (RecordError, KeyError) as error:
-      raise UserError(f"{path}: chat {number} can't be laid out: {error}") from None
+      raise UserError(f"chat {number} can't be laid out: {error}") from None
     truncated += cut
     dropped += sequence is None
     if sequence is not None:
       sequences.append(sequence)
   if not sequences:
     raise UserError(
-        f"no chat of {path} fits {max_tokens} tokens: raise data.row_length"
+        f"no chat fits a row of {max_tokens} tokens: raise the row length"
     )
-  digest = hashlib.sha256(path.read_bytes()).hexdigest()
-  return Corpus(sequences, truncated, dropped, digest)
+  return Corpus(sequences, truncated, dropped)

@@ -9,6 +9,7 @@ afterwards.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -18,11 +19,13 @@ import optax
 from flax import nnx
 
 from clawgym_jax.configs import base
+from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.models.causal_lm import CausalLM
 from clawgym_jax.sft.optimizer import transformation
 from clawgym_jax.sft.scores import Batch
 
 Loss = Callable[[CausalLM, Batch], tuple[jax.Array, dict[str, jax.Array]]]
+_LOST_UPDATES = 3  # in a row: the run can't recover
 Sums = tuple[nnx.State, dict[str, jax.Array]]  # gradients, and sums to report
 
 
@@ -80,3 +83,40 @@ class Updates:
     if sums is None:
       return self._start(params, batch, denominator)
     return self._add(sums, params, batch, denominator)
+
+
+class LossWatch:
+  """Counts steps that taught nothing, and ends a run that can't go on.
+
+  `empty`: steps without a trained token. `skipped`: updates left out because
+  the gradient was not finite; three in a row are a `UserError`.
+  """
+
+  def __init__(self) -> None:
+    self.empty = 0
+    self.skipped = 0
+    self._in_a_row = 0
+
+  def see(self, line: dict[str, Any]) -> None:
+    """Looks at a step's `trained_tokens` and `gradient_norm` (None: not finite)."""
+    if not line["trained_tokens"]:
+      self.empty += 1
+      print(
+          f"warning: step {line['step']} had no token to train",
+          file=sys.stderr,
+      )
+    if line["gradient_norm"] is not None:
+      self._in_a_row = 0
+      return
+    self.skipped += 1
+    self._in_a_row += 1
+    print(
+        f"warning: step {line['step']} was skipped, its gradient is not finite",
+        file=sys.stderr,
+    )
+    if self._in_a_row == _LOST_UPDATES:
+      raise UserError(
+          f"{_LOST_UPDATES} updates in a row had no finite gradient, the last at step"
+          f" {line['step']}: lower optimizer.peak_lr, or use"
+          " model.compute_dtype=float32"
+      )

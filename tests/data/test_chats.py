@@ -89,16 +89,18 @@ def test_long_chats_lose_whole_turns(tokenizer):
 def test_bad_files_are_named(tmp_path, tokenizer):
   path = tmp_path / "chats.jsonl"
   with pytest.raises(UserError, match="not a file"):
-    chats.load(path, tokenizer, 512)
+    chats.read_chats(path)
   path.write_text(json.dumps(chat()) + "\n{torn")
   with pytest.raises(UserError, match="line 2"):
-    chats.load(path, tokenizer, 512)
+    chats.read_chats(path)
   path.write_text("\n")
   with pytest.raises(UserError, match="holds no chats"):
-    chats.load(path, tokenizer, 512)
-  path.write_text(json.dumps(chat()))
-  with pytest.raises(UserError, match="row_length"):
-    chats.load(path, tokenizer, 16)
+    chats.read_chats(path)
+  path.write_text('{"messages": [{"role": "user", "content": "hi"}]}')
+  with pytest.raises(UserError, match="no assistant"):
+    chats.read_chats(path)
+  with pytest.raises(UserError, match="row length"):
+    chats.tokenize_all([chat()], tokenizer, 16)
 
 
 def test_the_command_prints_statistics_and_samples(tmp_path, tokenizer):

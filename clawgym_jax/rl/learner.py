@@ -1,0 +1,146 @@
+"""One step's experience to optimizer updates; knows nothing of rollouts.
+
+Three log-prob columns: the engine's, the trainer's own from the weights before
+the update (recomputed here for all rows first), and those of the weights as
+they change. All are of the distribution that was sampled from: the trainer
+divides its logits by the sampling temperature.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from clawgym_jax.configs.base import RlConfig
+from clawgym_jax.data.batch import capacity, collate
+from clawgym_jax.rl.objectives import kl_k3, ppo_clip
+from clawgym_jax.rl.rows import Experience
+from clawgym_jax.sft.setup import place
+from clawgym_jax.sft.scores import Batch, trained_scores
+from clawgym_jax.sft.updates import Updates
+
+Metrics = dict[str, Any]
+
+
+@dataclass
+class Learner:
+  """Weights and optimizer of a policy under training.
+
+  `reference` holds the weights that a KL penalty pulls to; None without one.
+  """
+
+  config: RlConfig
+  graphdef: nnx.GraphDef
+  params: nnx.State
+  reference: nnx.State | None = None
+  mesh: jax.sharding.Mesh | None = None
+
+  def __post_init__(self) -> None:
+    temperature = self.config.rollouts.temperature
+    objective = self.config.objective
+
+    def loss(model, batch: Batch):
+      current, entropies = trained_scores(model, batch, temperature)
+      weight = batch["weight"]
+      total, sums = ppo_clip(
+          current,
+          batch["old_logprobs"],
+          batch["rollout_logprobs"],
+          batch["advantage"],
+          weight,
+          clip_low=objective.clip_low,
+          clip_high=objective.clip_high,
+          truncated_is=objective.truncated_is,
+      )
+      sums |= {"loss": total, "entropy": jnp.sum(weight * entropies)}
+      if objective.kl_coef:
+        sums["kl"] = kl_k3(current, batch["reference_logprobs"], weight)
+        total += objective.kl_coef * sums["kl"]
+      return total, sums
+
+    self.updates = Updates(self.graphdef, loss, self.config.optimizer)
+    self.optimizer = self.updates.initial(self.params)
+    self._slots = 1  # only grows: fewer compiles
+    self._score = jax.jit(self._scored)
+    self._rng = np.random.default_rng(self.config.seed)
+
+  def _scored(self, params: nnx.State, batch: Batch) -> jax.Array:
+    self.updates.compiles += 1
+    model = nnx.merge(self.graphdef, params)
+    return trained_scores(model, batch, self.config.rollouts.temperature)[0]
+
+  def learn(self, experience: Experience, rate: float) -> Metrics:
+    """Updates the weights; seconds and means over trained tokens.
+
+    `experience` must have rows. Old log-probs and the advantages' scale are
+    those of before the first of `config.updates_per_step` updates.
+    """
+    started = time.monotonic()
+    batches = self._batches(experience)
+    for batch in batches:
+      batch["old_logprobs"] = np.asarray(self._score(self.params, place(batch, self.mesh)))
+      if self.reference is not None:
+        batch["reference_logprobs"] = np.asarray(
+            self._score(self.reference, place(batch, self.mesh))
+        )
+    scored = time.monotonic()
+    totals: dict[str, float] = {}
+    weights = 0.0
+    norms = []
+    parts = min(self.config.updates_per_step, len(batches))
+    for part in range(parts):
+      micro = batches[part::parts]
+      weight = float(sum(batch["weight"].sum() for batch in micro))
+      denominator = weight
+      if self.config.objective.aggregation == "constant_length":
+        share = experience.trajectories * weight / experience.trained_tokens
+        denominator = share * self.config.rollouts.max_len
+      sums = None
+      for batch in micro:
+        sums = self.updates.accumulate(
+            sums, self.params, place(batch, self.mesh), denominator
+        )
+      self.params, self.optimizer, norm = self.updates.apply(
+          self.params, self.optimizer, sums[0], rate
+      )
+      norms.append(float(norm))
+      weights += weight
+      for name, value in sums[1].items():
+        totals[name] = totals.get(name, 0.0) + float(value)
+    return {
+        **{name: value / weights for name, value in totals.items()},
+        "mismatch_max": self._worst(batches),
+        "gradient_norm": max(norms),
+        "rows": len(experience.rows),
+        "seconds_logprobs": scored - started,
+        "seconds_update": time.monotonic() - scored,
+    }
+
+  def _batches(self, experience: Experience) -> list[dict[str, np.ndarray]]:
+    """Micro-batches of one shape, rows in an order drawn anew."""
+    rows = [experience.rows[i] for i in self._rng.permutation(len(experience.rows))]
+    most = max(int((row.loss_weight > 0).sum()) for row in rows)
+    self._slots = max(self._slots, capacity(most, self.config.row_length))
+    size = self.config.micro_rows
+    return [
+        collate(rows[start : start + size], self._slots, total_rows=size)
+        for start in range(0, len(rows), size)
+    ]
+
+  def _worst(self, batches: list[dict[str, np.ndarray]]) -> float:
+    return max(
+        float(
+            np.max(
+                np.abs(batch["old_logprobs"] - batch["rollout_logprobs"]),
+                where=batch["weight"] > 0,
+                initial=0.0,
+            )
+        )
+        for batch in batches
+    )

@@ -1,0 +1,76 @@
+"""What a run starts from: its model, its mesh, and batches laid out on it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from clawgym_jax.chat import vocabulary
+from clawgym_jax.chat.tokenizer import Tokenizer
+from clawgym_jax.checkpoints import gguf, hf
+from clawgym_jax.configs.base import Mesh, ModelSource
+from clawgym_jax.contracts.errors import UserError
+from clawgym_jax.models import create
+from clawgym_jax.models.causal_lm import CausalLM
+from clawgym_jax.parallel.mesh import BATCH, make_mesh
+
+
+def load_model(
+    source: ModelSource, texts: Callable[[], Iterable[str]], seed: int
+) -> tuple[CausalLM, Tokenizer]:
+  """The model with float32 parameters, and its vocabulary.
+
+  `texts` gives what the vocabulary of a `tiny` model is trained on.
+  """
+  dtype = jnp.dtype(source.compute_dtype)
+  if source.source == "tiny":
+    tokenizer = vocabulary.train(texts(), source.vocab_size)
+    model = create.tiny_qwen3(tokenizer.vocab_size, seed=seed, compute_dtype=dtype)
+    return model, tokenizer
+  path = Path(source.source)
+  if path.suffix == ".gguf" or source.source.startswith("package:"):
+    return gguf.load(source.source, compute_dtype=dtype)
+  if not (path / "config.json").is_file():
+    raise UserError(
+        f"config.model.source={source.source} is none of: tiny, a Hugging Face"
+        " folder (with config.json), a .gguf file, package:NAME"
+    )
+  return hf.load(path, compute_dtype=dtype)
+
+
+@contextlib.contextmanager
+def mesh_of(config: Mesh, rows: int) -> Iterator[jax.sharding.Mesh | None]:
+  """The mesh over all devices, in use while the block runs; None on one device.
+
+  `rows` are those of a micro-batch, which the mesh must be able to split.
+  """
+  mesh = make_mesh(data=config.data, fsdp=config.fsdp, tensor=config.tensor)
+  if mesh.size == 1:
+    yield None
+    return
+  shards = mesh.shape["data"] * mesh.shape["fsdp"]
+  if rows % shards:
+    raise UserError(
+        f"{rows} rows of a micro-batch can't be split over {shards} devices: make"
+        " them a multiple, or change mesh.data and mesh.fsdp"
+    )
+  with jax.set_mesh(mesh):
+    yield mesh
+
+
+def place(
+    batch: dict[str, np.ndarray], mesh: jax.sharding.Mesh | None
+) -> dict[str, jax.Array]:
+  """This process's rows, [rows, ...] each, as arrays over the whole mesh."""
+  if mesh is None:
+    return jax.device_put(batch)
+  sharding = jax.sharding.NamedSharding(mesh, BATCH)
+  return {
+      name: jax.make_array_from_process_local_data(sharding, value)
+      for name, value in batch.items()
+  }

@@ -1,0 +1,189 @@
+"""The supervised loop: batches to updates, saved so that it can stop anywhere.
+
+A step takes a batch, sums gradients over its micro-batches and updates. A save
+at step n holds weights, optimizer, the data iterator's position and how many
+steps the run is to have; the same command continues from the last whole save
+with the same batches. OUT holds run.json, metrics.jsonl, checkpoints/ and, at
+the end, hf/, a Hugging Face folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
+
+from clawgym_jax import cli
+from clawgym_jax.checkpoints import hf, orbax
+from clawgym_jax.configs.base import SftConfig
+from clawgym_jax.contracts.errors import UserError
+from clawgym_jax.data import chats
+from clawgym_jax.data.pipeline import Batches
+from clawgym_jax.sft.budget import Budget
+from clawgym_jax.sft.optimizer import learning_rate
+from clawgym_jax.sft.scores import supervised_loss
+from clawgym_jax.sft.session import Metrics, StopSignals, claim_folder
+from clawgym_jax.sft.setup import load_model, mesh_of, place
+from clawgym_jax.sft.updates import LossWatch, Updates
+
+
+def train(config: SftConfig) -> dict[str, Any]:
+  """Runs or continues the run of `config`; returns its summary.
+
+  Raises KeyboardInterrupt after Ctrl-C, SystemExit(143) after SIGTERM, both
+  with the state saved; `UserError` for what the caller can mend.
+  """
+  micro_rows = _check(config)
+  path = Path(config.data.chats)
+  lines = chats.read_chats(path)
+  digest = hashlib.sha256(path.read_bytes()).hexdigest()
+  out = claim_folder(config, {"chats": digest})
+  with StopSignals() as stop, mesh_of(config.mesh, micro_rows) as mesh:
+    model, tokenizer = load_model(
+        config.model, lambda: chats.texts(lines), config.seed
+    )
+    corpus = chats.tokenize_all(lines, tokenizer, config.data.row_length)
+    batches = Batches(
+        corpus.sequences,
+        row_length=config.data.row_length,
+        batch_rows=config.data.batch_rows,
+        seed=config.seed,
+        share_prefixes=config.data.share_prefixes,
+        process_index=jax.process_index(),
+        process_count=jax.process_count(),
+    )
+    graphdef, params = nnx.split(model, nnx.Param)
+    updates = Updates(graphdef, supervised_loss, config.optimizer)
+    optimizer = updates.initial(params)
+    saves = orbax.Checkpoints(out / "checkpoints", keep=config.saving.keep)
+    budget = Budget(batches.steps(config.epochs), config.max_seconds)
+    done = 0
+    restored = saves.restore(orbax.TrainState(params, optimizer))
+    if restored is not None:
+      params, optimizer = restored.params, restored.optimizer
+      done = restored.step
+      batches.state = restored.extra["data"]
+      budget.settle(restored.extra["steps"])
+    metrics = Metrics(out / "metrics.jsonl", done=done)
+    watch = LossWatch()
+    print(_opening(corpus, batches, budget, done), file=sys.stderr)
+
+    def save() -> None:
+      extra = {"data": batches.state, "steps": budget.settled}
+      saves.save(done, orbax.TrainState(params, optimizer, done, extra))
+
+    with cli.progress(budget.steps, "sft", done=done, unit="step") as bar:
+      while done < budget.steps:
+        started = time.monotonic()
+        batch = next(batches)
+        weight = float(batch["weight"].sum())
+        sums = None
+        for part in _split(batch, config.micro_batches):
+          sums = updates.accumulate(sums, params, place(part, mesh), weight)
+        rate = learning_rate(config.optimizer, done, budget.steps)
+        params, optimizer, norm = updates.apply(params, optimizer, sums[0], rate)
+        line = _line(done + 1, batch, weight, sums[1], float(norm), rate)
+        done += 1
+        seconds = time.monotonic() - started
+        line |= {
+            "seconds": seconds,
+            "tokens_per_second": line["tokens"] / seconds,
+            "compiles": updates.compiles,
+        }
+        metrics.write(line)
+        watch.see(line)
+        budget.step_took(seconds, done)
+        bar.total = budget.steps
+        bar.set_postfix(loss=f"{line['loss']:.4f}", refresh=False)
+        bar.update()
+        if done % config.saving.every_steps == 0 or done == budget.steps or stop.requested:
+          save()
+        stop.raise_if_requested()
+    hf.save(out / "hf", nnx.merge(graphdef, params), tokenizer)
+  return _summary(out, metrics, corpus, watch, updates)
+
+
+def _check(config: SftConfig) -> int:
+  """Rows of a micro-batch; `UserError` for settings that don't fit together."""
+  if not config.data.chats:
+    raise UserError("nothing to train on: give --config.data.chats=FILE")
+  if config.data.batch_rows % config.micro_batches:
+    raise UserError(
+        f"config.micro_batches = {config.micro_batches} does not divide"
+        f" data.batch_rows = {config.data.batch_rows}"
+    )
+  return config.data.batch_rows // config.micro_batches
+
+
+def _split(
+    batch: dict[str, np.ndarray], parts: int
+) -> Iterator[dict[str, np.ndarray]]:
+  size = len(batch["tokens"]) // parts
+  for start in range(0, size * parts, size):
+    yield {name: value[start : start + size] for name, value in batch.items()}
+
+
+def _line(
+    step: int,
+    batch: dict[str, np.ndarray],
+    weight: float,
+    sums: dict[str, jax.Array],
+    norm: float,
+    rate: float,
+) -> dict[str, Any]:
+  """One step's metrics; a value that is not finite is None, as JSON wants it."""
+  mean = {name: float(value) / max(weight, 1.0) for name, value in sums.items()}
+  values = mean | {"gradient_norm": norm}
+  padding = (batch["positions"] == 0) & (
+      batch["end"] == np.arange(1, batch["end"].shape[1] + 1)
+  )
+  return {
+      "step": step,
+      **{name: v if np.isfinite(v) else None for name, v in values.items()},
+      "learning_rate": rate,
+      "tokens": int((~padding).sum()),
+      "trained_tokens": int((batch["weight"] > 0).sum()),
+  }
+
+
+def _opening(corpus: chats.Corpus, batches: Batches, budget: Budget, done: int) -> str:
+  text = (
+      f"{len(corpus.sequences)} chats, {corpus.tokens} tokens,"
+      f" {corpus.trained_tokens} trained, in {len(batches.plan)} rows;"
+      f" {budget.steps} steps"
+  )
+  if corpus.truncated or corpus.dropped:
+    text += (
+        f"; longer than a row: {corpus.truncated} cut by whole turns,"
+        f" {corpus.dropped} dropped"
+    )
+  return text + (f"; continuing after step {done}" if done else "")
+
+
+def _summary(
+    out: Path, metrics: Metrics, corpus: chats.Corpus, watch: LossWatch, updates: Updates
+) -> dict[str, Any]:
+  lines = metrics.lines
+  return {
+      "out": str(out),
+      "checkpoint": str(out / "hf"),
+      "steps": lines[-1]["step"] if lines else 0,
+      "first_loss": lines[0]["loss"] if lines else None,
+      "last_loss": lines[-1]["loss"] if lines else None,
+      "seconds": round(sum(line["seconds"] for line in lines), 3),
+      "tokens": sum(line["tokens"] for line in lines),
+      "trained_tokens": sum(line["trained_tokens"] for line in lines),
+      "chats": len(corpus.sequences),
+      "truncated": corpus.truncated,
+      "dropped": corpus.dropped,
+      "compiles": updates.compiles,
+      "batches_without_loss": watch.empty,
+      "updates_skipped": watch.skipped,
+  }
