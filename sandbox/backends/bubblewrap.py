@@ -14,12 +14,14 @@ label in its command line lets `sandbox.reap` find what should not be there.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import os
 import platform
 import secrets
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -108,6 +110,7 @@ class BubblewrapSandbox(base.Sandbox):
     self._waiting: dict[int, asyncio.Future] = {}
     self._parts: dict[int, list[bytes]] = {}
     self._lost: str | None = None
+    self._ready = False
 
   async def start(self, files: base.Files | Path = {}) -> Self:
     check()
@@ -181,10 +184,10 @@ class BubblewrapSandbox(base.Sandbox):
     if self._process is None:
       return
     if self._process.returncode is None:
-      try:
+      if not self._ready:
+        await _kill_booting(self._process.pid)
+      with contextlib.suppress(ProcessLookupError):
         self._process.kill()  # the kernel kills what is inside with it
-      except ProcessLookupError:
-        pass
     await self._process.wait()
     if self._reader is not None:
       self._reader.cancel()
@@ -201,18 +204,29 @@ class BubblewrapSandbox(base.Sandbox):
     passwd, group = _memory_file(_PASSWD), _memory_file(_GROUP)
     folders = (base.WORKSPACE, "/tmp", *self._settings["folders"])
     tag = label(self._settings["run_id"], self._bounds.lifetime_seconds)
+    command = (
+        *_prefix(),
+        *_mounts(passwd, group, folders),
+        *("--", _PYTHON, "-I", "-S", "-c", _BOOT, self._config(folders), tag),
+    )
+    pipe = asyncio.subprocess.PIPE
+    spawn = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *command,
+            env={},
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            pass_fds=(passwd, group),
+            limit=1 << 20,
+        )
+    )
     try:
-      self._process = await asyncio.create_subprocess_exec(
-          *_prefix(),
-          *_mounts(passwd, group, folders),
-          "--", _PYTHON, "-I", "-S", "-c", _BOOT, self._config(folders), tag,
-          env={},
-          stdin=asyncio.subprocess.PIPE,
-          stdout=asyncio.subprocess.PIPE,
-          stderr=asyncio.subprocess.PIPE,
-          pass_fds=(passwd, group),
-          limit=1 << 20,
-      )
+      self._process = await asyncio.shield(spawn)
+    except asyncio.CancelledError:
+      # Cancelled half-way, asyncio would wait for its pipes for ever.
+      self._process = await spawn
+      raise
     finally:
       os.close(passwd)
       os.close(group)
@@ -221,6 +235,7 @@ class BubblewrapSandbox(base.Sandbox):
     self._waiting[0] = ready
     self._reader = asyncio.create_task(self._read_frames())
     await ready
+    self._ready = True
 
   def _config(self, folders: tuple[str, ...]) -> str:
     bounds = self._bounds
@@ -356,6 +371,27 @@ def _mounts(
   for folder in folders:
     args += ["--dir", folder]
   return [*args, "--remount-ro", "/dev", "--remount-ro", "/"]
+
+
+async def _kill_booting(pid: int) -> None:
+  """Kills the children of a bwrap that may not be tied to it yet.
+
+  Until bwrap's child has asked to die with its parent, killing the parent
+  would leave it behind. The parent is stopped first, so it makes no more.
+  """
+  with contextlib.suppress(ProcessLookupError):
+    os.kill(pid, signal.SIGSTOP)
+  for _ in range(1000):
+    try:
+      stat = Path(f"/proc/{pid}/stat").read_bytes()
+      if stat.rpartition(b")")[2].split()[0] in (b"T", b"Z", b"X"):
+        break
+    except OSError:
+      return
+    await asyncio.sleep(0.001)
+  with contextlib.suppress(OSError):
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+      os.kill(int(child), signal.SIGKILL)
 
 
 def _memory_file(data: bytes) -> int:

@@ -282,3 +282,20 @@ def test_a_stopped_sandbox_kills_and_answers():
       os.kill(sandbox.pid, signal.SIG_DFL)
 
   run(body)
+
+
+def test_a_start_can_be_cancelled_at_any_point():
+  async def one(delay):
+    async with open_sandbox() as sandbox:
+      starting = asyncio.create_task(sandbox.start({"a": b"1"}))
+      await asyncio.sleep(delay)
+      starting.cancel()
+      done, _ = await asyncio.wait([starting], timeout=20)
+      assert done
+
+  async def whole():
+    for step in range(30):
+      await one(step * 0.001)
+
+  asyncio.run(whole())
+  assert not [pid for pid, mark in labelled().items() if mark.pid == os.getpid()]

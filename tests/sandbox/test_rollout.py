@@ -1,0 +1,201 @@
+"""Whole runs: counted, resumable after any end, and without a trace behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from clawgym_jax.contracts.errors import UserError
+from clawgym_jax.contracts.files import read_lines, write_json
+from clawgym_jax.contracts.trajectory import trajectory_from_record
+from clawgym_jax.pool import Pool
+from sandbox.backends.labels import labelled
+from sandbox.curate import curate
+from sandbox.fleet import RunSettings, roll_out
+from tests.sandbox.small_task import make_task
+
+
+def trajectories(out):
+  return [trajectory_from_record(r) for r in read_lines(out / "trajectories.jsonl")]
+
+
+def slow_tasks(folder, count, seconds):
+  for index in range(count):
+    task = make_task(folder / f"t{index}")
+    calls = [
+        {"name": "exec", "arguments": {"command": f"sleep {seconds}"}},
+        {"name": "write", "arguments": {"path": "out.txt", "content": "7\n"}},
+    ]
+    write_json(
+        task.root / "solution" / "calls.json",
+        {"calls": calls, "final_message": "The sum is 7."},
+    )
+  return folder
+
+
+def test_one_broken_check_does_not_stop_the_run(tmp_path):
+  for name in ("a", "b"):
+    make_task(tmp_path / "tasks" / name)
+  make_task(tmp_path / "tasks" / "broken", "def grade(*a): 1/0")
+  (make_task(tmp_path / "tasks" / "torn").root / "task.json").write_text("{")
+  settings = RunSettings(
+      out=tmp_path / "out", harness="oracle", tasks=tmp_path / "tasks", samples=2
+  )
+  summary = roll_out(settings)
+  assert (summary["planned"], summary["scored"], summary["unscored"]) == (8, 4, 4)
+  assert summary["mean_reward"] == 1.0
+  causes = {c.split(":")[0]: n for c, n in summary["unscored_by_cause"].items()}
+  assert causes == {"check_error": 2, "bad_task": 2}
+  done = trajectories(tmp_path / "out")
+  assert len(done) == len({(t.task_id, t.sample_index) for t in done}) == 8
+  assert done[0].metadata["changes"] == {"out.txt": "added"}
+  assert roll_out(settings) == summary
+  with pytest.raises(UserError, match=r"another samples \(2\)"):
+    roll_out(RunSettings(**{**vars(settings), "samples": 3}))
+
+
+def test_nothing_judged_is_a_failure_with_its_cause(tmp_path):
+  make_task(tmp_path / "tasks" / "broken", "def grade(*a): 1/0")
+  with pytest.raises(UserError, match="none of 1 samples .* ZeroDivisionError"):
+    roll_out(
+        RunSettings(out=tmp_path / "out", harness="oracle", tasks=tmp_path / "tasks")
+    )
+
+
+def test_settings_are_checked_before_work_starts(tmp_path):
+  make_task(tmp_path / "tasks" / "a")
+  (tmp_path / "empty").mkdir()
+  for fields, message in (
+      (dict(harness="claw"), "needs a model; give --upstream"),
+      (dict(harness="pi"), "isn't built in yet"),
+      (dict(tasks=tmp_path / "empty"), "holds no tasks"),
+      (dict(tasks=None), "give --tasks=DIR"),
+      (dict(backend="docker"), "isn't built in yet"),
+      (dict(pool="postgresql://x/y"), "not supported yet"),
+  ):
+    base = dict(out=tmp_path / "out", harness="oracle", tasks=tmp_path / "tasks")
+    with pytest.raises(UserError, match=message):
+      roll_out(RunSettings(**{**base, **fields}))
+
+
+def test_follow_ends_when_its_channel_is_closed(tmp_path):
+  task = make_task(tmp_path / "a")
+  url = f"sqlite:///{tmp_path}/pool.db"
+  pool = Pool.open(url)
+  pool.add_group("g1", "train", task.root, 2)
+  process = start(
+      tmp_path / "out", "--follow", f"--pool={url}", "--channel=train", "--json"
+  )
+  wait_for(lambda: pool.pending("train") == 0, process)
+  pool.add_group("g2", "train", task.root, 2)
+  wait_for(lambda: pool.pending("train") == 0, process)
+  assert process.poll() is None
+  pool.close_channel("train")
+  output, _ = process.communicate(timeout=30)
+  assert json.loads(output.splitlines()[-1])["scored"] == 4
+  assert len(pool.lease_groups("train", 4, "trainer", 60)) == 2
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_run_that_was_stopped_resumes(tmp_path, how):
+  tasks = slow_tasks(tmp_path / "tasks", 6, 1.5)
+  out = tmp_path / "out"
+  args = (f"--tasks={tasks}", "--concurrency=3")
+  process = start(out, *args)
+  wait_for(lambda: (out / "pool.db").exists(), process)
+  refused = start(out, *args)
+  assert "another rollout is writing" in refused.communicate(timeout=60)[1]
+  pool = Pool.open(f"sqlite:///{out}/pool.db")
+  wait_for(lambda: pool.counts("eval")["scored"] >= 1, process)
+  process.send_signal(how)
+  _, said = process.communicate(timeout=30)
+  assert process.returncode == (130 if how == signal.SIGINT else -signal.SIGKILL)
+  if how == signal.SIGINT:
+    assert "the same command continues" in said and "Traceback" not in said
+  wait_for(lambda: not [m for m in labelled().values() if m.pid == process.pid])
+  assert not (out / "trajectories.jsonl").exists()
+  again = start(out, *args)
+  _, said = again.communicate(timeout=60)
+  assert again.returncode == 0, said
+  done = trajectories(out)
+  assert sorted(t.task_id for t in done) == [f"t{i}" for i in range(6)]
+  assert all(t.outcome.score == 1.0 for t in done)
+
+
+def test_curation_counts_every_drop():
+  def trajectory(index, *, task="t", text="done", score=1.0, status="scored",
+                 finish="stop", name="exec", steps=True):  # fmt: skip
+    call = {"id": f"c{index}", "type": "function",
+            "function": {"name": name, "arguments": "{}"}}  # fmt: skip
+    tools = [{"type": "function", "function": {"name": "exec"}}]
+    made = [
+        {"step_id": "s0", "parent_id": None, "tools": tools,
+         "messages": [{"role": "user", "content": task}],
+         "response": {"role": "assistant", "content": "", "tool_calls": [call]},
+         "finish_reason": "tool_calls"},
+        {"step_id": "s1", "parent_id": "s0",
+         "messages": [{"role": "tool", "tool_call_id": f"c{index}", "content": "x"}],
+         "response": {"role": "assistant", "content": text},
+         "finish_reason": finish},
+    ]  # fmt: skip
+    outcome = {"status": status}
+    if status == "unscored":
+      outcome["cause"] = "x"
+    else:
+      outcome |= {"score": score, "code": score, "cause": "x"}
+    return trajectory_from_record({
+        "id": f"i{index}", "task_id": task, "group_id": "g", "sample_index": index,
+        "attempt": 0, "harness": "claw", "steps": made if steps else [],
+        "outcome": outcome, "final_message": text,
+    })  # fmt: skip
+
+  kept, dropped = curate(
+      [
+          trajectory(0),
+          trajectory(1),  # the same but for its ids
+          trajectory(2, text="done."),
+          trajectory(3, text="done!"),  # beyond the cap
+          trajectory(4, task="u", score=0.4),
+          trajectory(5, task="u", status="unscored"),
+          trajectory(6, task="u", status="truncated"),
+          trajectory(7, task="u", finish="length"),
+          trajectory(8, task="u", name="fly"),
+          trajectory(9, task="u", text="HEARTBEAT_OK"),
+          trajectory(10, task="u", steps=False),
+      ],
+      min_reward=0.5,
+      max_per_task=2,
+  )
+  assert [row["messages"][-1]["content"] for row in kept] == ["done", "done."]
+  assert kept[0]["tools"] and kept[0]["reward"] == 1.0 and kept[0]["task_id"] == "t"
+  assert [m["role"] for m in kept[0]["messages"]] == [
+      "user", "assistant", "tool", "assistant"
+  ]  # fmt: skip
+  assert dropped == {
+      "duplicate": 1, "over_cap_of_task": 1, "below_min_reward": 1, "unscored": 1,
+      "truncated": 1, "cut_response": 1, "unsupported_tool": 1, "heartbeat": 1,
+      "no_model_calls": 1,
+  }  # fmt: skip
+
+
+def start(out, *args):
+  return subprocess.Popen(
+      [sys.executable, "-m", "sandbox.rollout", "--harness=oracle", f"--out={out}", *args],
+      env={**os.environ, "PYTHONPATH": os.getcwd()},
+      stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+  )  # fmt: skip
+
+
+def wait_for(condition, process=None, seconds=30):
+  end = time.monotonic() + seconds
+  while not condition():
+    if process is not None and process.poll() is not None:
+      raise AssertionError(process.communicate()[1])
+    assert time.monotonic() < end
+    time.sleep(0.02)
