@@ -25,7 +25,7 @@ import uvicorn
 from absl import flags
 
 from clawgym_jax import cli
-from clawgym_jax.checkpoints import gguf, hf
+from clawgym_jax.checkpoints import hf
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import write_json
 from clawgym_jax.serve import http, precision
@@ -58,7 +58,7 @@ def main() -> dict[str, Any]:
   ready_file = Path(_READY_FILE.value) if _READY_FILE.value else None
   if ready_file:
     ready_file.unlink(missing_ok=True)  # of an earlier run
-  with _listen(_HOST.value, _PORT.value) as listener:
+  with listen(_HOST.value, _PORT.value) as listener:
     url = f"http://{_HOST.value}:{listener.getsockname()[1]}"
     try:
       return _serve(listener, url, ready_file)
@@ -111,8 +111,12 @@ def _serve(
 def _load(path: Path) -> Engine:
   if not path.exists():
     raise UserError(f"--checkpoint={path} does not exist")
-  load = gguf.load if path.suffix == ".gguf" else hf.load
-  model, tokenizer = load(path)
+  if path.suffix == ".gguf":
+    from clawgym_jax.checkpoints import gguf
+
+    model, tokenizer = gguf.load(path)
+  else:
+    model, tokenizer = hf.load(path)
   dtype, reason = precision.choose(
       _COMPUTE_DTYPE.value, model.config, _SLOTS.value
   )
@@ -128,7 +132,7 @@ def _load(path: Path) -> Engine:
   )
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
   """A listening socket, so that no other program can have the port meanwhile."""
   listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
   try:

@@ -115,7 +115,8 @@ class Engine:
     self._update: tuple[Params, int, Future[None]] | None = None
     self._error: EngineError | None = None
     self._closing = False
-    self._busy_since: float | None = None
+    self._busy_since: float | None = None  # None while there is nothing to do
+    self._stage = ""
     ready: Future[None] = Future()
     self._thread = threading.Thread(
         target=self._run, args=(ready,), name="engine", daemon=True
@@ -213,7 +214,6 @@ class Engine:
     try:
       while self._wait():
         self._step()
-        self._busy_since = None
     except BaseException as error:
       failure = EngineError(f"the engine failed: {type(error).__name__}: {error}")
       failure.__cause__ = error
@@ -226,19 +226,23 @@ class Engine:
           self._closing or self._error or self._update or self._queue
           or self._slots.running()
       ):
+        self._busy_since = None
         self._wake.wait()
       self._busy_since = time.monotonic()
       return not (self._closing or self._error)
 
   def _step(self) -> None:
+    self._stage = "admission"
     self._apply_update()
     for slot in self._slots.running():
       if self._slots.requests[slot].future.cancelled():
         self._slots.release(slot)
     self._admit()
+    self._stage = "prefill"
     for _ in range(_PREFILLS_PER_DECODE):
       if not self._prefill():
         break
+    self._stage = "decode"
     self._decode()
 
   def _apply_update(self) -> None:
@@ -320,6 +324,7 @@ class Engine:
       if since is not None and time.monotonic() - since > self._call_deadline:
         self._fail(EngineError(
             f"the engine failed: a step took more than {self._call_deadline:g} s"
+            f" and is still in {self._stage}"
         ))
 
   def _fail(self, error: EngineError) -> None:

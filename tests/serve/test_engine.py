@@ -137,14 +137,16 @@ def test_a_cancelled_request_gives_its_slot_back(engine):
 def test_new_weights_in_the_middle_of_a_request():
   """No request is lost, and every log-prob is that of its token's weights."""
   old, new = sharpened(tiny_llama(VOCAB)), sharpened(tiny_llama(VOCAB, seed=1))
+  params = jax.tree.map(jnp.copy, nnx.state(new, nnx.Param))
   with Engine(old, None, policy_version=3, **SHAPES) as engine:
+    decode = engine._programs.decode  # slowed, so that the update meets it
+    engine._programs.decode = lambda *a, **k: (time.sleep(0.05), decode(*a, **k))[1]
     ids = prompt(0, 20)
     futures = [
         engine.generate(ids, Sampling(max_tokens=100, seed=s)) for s in range(6)
     ]
     while engine.stats.sampled_tokens < 40:
       time.sleep(0.001)
-    params = jax.tree.map(jnp.copy, nnx.state(new, nnx.Param))
     engine.update_weights(params, 4)
     for leaf in jax.tree.leaves(params):
       leaf.delete()  # as a trainer does that donates its parameters
