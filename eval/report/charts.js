@@ -66,7 +66,7 @@ function lineChart(chart, xAxis, colour) {
   const xs = xAxis.values;
   const known = chart.series.flatMap((s) => s.values).filter((v) => v !== null);
   let low = Math.min(...known), high = Math.max(...known);
-  if (low >= 0 && low < 0.5 * high) low = 0;
+  if (low >= 0 && low < 0.75 * high) low = 0;
   if (low === high) { low -= Math.abs(low) * 0.1 || 0.5; high += Math.abs(high) * 0.1 || 0.5; }
   const marks = ticks(low, high, 4);
   const gap = marks.length > 1 ? marks[1] - marks[0] : high - low;
@@ -165,22 +165,4 @@ function path(xs, values, x, y, kind) {
     pen = true;
   });
   return svg("path", { d: lone ? d + "h0.01" : d, class: `series ${kind}` });
-}
-
-function stackedBar(stages) {
-  const width = 960, height = 34, total = stages.reduce((sum, s) => sum + s.seconds, 0) || 1;
-  const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img",
-    "aria-label": "Share of time: " + stages.map((s) => `${s.name} ${Math.round((100 * s.seconds) / total)} %`).join(", ") });
-  let from = 0;
-  stages.forEach((stage, i) => {
-    const wide = (stage.seconds / total) * width;
-    const note = `${duration(stage.seconds)}, ${fixed((100 * stage.seconds) / total, 1)} %`;
-    const block = svg("g", { class: `block ${SERIES[i % SERIES.length]}`,
-      onpointermove: (e) => showTip(e.clientX, e.clientY, el("b", {}, stage.name), " ", note), onpointerleave: hideTip },
-    svg("rect", { x: from, y: 0, width: Math.max(0, wide - 1.5), height }));
-    if (wide > 8 * stage.name.length + 12) block.append(text(from + wide / 2, height / 2 + 5, "middle", "inside", stage.name));
-    root.append(block);
-    from += wide;
-  });
-  return root;
 }

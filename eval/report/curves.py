@@ -6,33 +6,37 @@ is shown under its own name, so nothing that was measured is lost.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
 MAX_POINTS = 600  # more than a chart has pixels; beyond, points are bin means
 
 # (title, unit, ((column, label), …)); a chart is drawn for the columns present
-_CHARTS = (
+_SUPERVISED = (
     ("Loss", "nats per token", (("loss", "training"), ("eval_loss", "held-out"))),
-    ("Reward", "mean over rollouts", (("reward_mean", "reward"), ("reward", "reward"))),
-    (
-        "Response length",
-        "tokens per rollout",
-        (("response_tokens_mean", "mean"), ("response_tokens_max", "longest")),
-    ),
-    ("Turns", "model calls per rollout", (("turns_mean", "mean"),)),
+    ("Entropy", "nats per token", (("entropy", "entropy"),)),
+    ("Gradient norm", "before clipping", (("gradient_norm", "norm"),)),
+    ("Learning rate", "per update", (("learning_rate", "learning rate"),)),
+    ("Speed", "tokens per second", (("tokens_per_second", "speed"),)),
+)
+_REINFORCEMENT = (
+    ("Reward", "mean over rollouts", (("reward_mean", "reward"),)),
+    ("Length", "sampled tokens per rollout", (("tokens_per_rollout", "length"),)),
+    ("Turns", "model calls per rollout", (("turns_mean", "turns"),)),
     (
         "Groups without a signal",
-        "share with zero variance",
-        (("zero_variance_share", "all rewards equal"),),
+        "share with all rewards equal",
+        (("zero_variance_share", "share"),),
     ),
     ("Entropy", "nats per token", (("entropy", "entropy"),)),
-    ("Gradient norm", "before clipping", (("grad_norm", "norm"),)),
-    ("Learning rate", "per update", (("learning_rate", "learning rate"),)),
-    ("Speed", "tokens per second", (("tokens_per_second", "tokens per second"),)),
+    (
+        "Engine against trainer",
+        "largest difference of log-probs",
+        (("mismatch_max", "difference"),),
+    ),
 )
-_X = (("step", "step"), ("tokens", "trained tokens"))
-_NEVER = {"time", "timestamp", "seed"} | {column for column, _ in _X}
+_NEVER = ("step", "time", "timestamp", "seed")
 
 
 def charts(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -42,7 +46,7 @@ def charts(rows: list[dict[str, Any]]) -> dict[str, Any]:
   …], "binned": rows per point}; a chart is {"title", "unit", "series":
   [{"label", "values"}, …]} and a value that is missing or not finite is None.
   """
-  columns = _columns(rows)
+  columns = _derived(_columns(rows))
   width = -(-len(rows) // MAX_POINTS)
   if width > 1:
     columns = {
@@ -51,12 +55,13 @@ def charts(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
   axes = [
       {"label": label, "values": columns[name]}
-      for name, label in _X
+      for name, label in (("step", "step"), ("trained_so_far", "trained tokens"))
       if name in columns and None not in columns[name] and _rising(columns[name])
   ]
-  main, used = [], set(_NEVER)
-  for title, unit, series in _CHARTS:
-    present = [(c, label) for c, label in series if c in columns and c not in used]
+  known = _REINFORCEMENT if "reward_mean" in columns else _SUPERVISED
+  main, used = [], {*_NEVER, "trained_so_far"}
+  for title, unit, series in known:
+    present = [(c, label) for c, label in series if c in columns]
     used.update(c for c, _ in present)
     if present:
       main.append({
@@ -76,6 +81,20 @@ def _columns(rows: list[dict[str, Any]]) -> dict[str, list[float | None]]:
   names = dict.fromkeys(name for row in rows for name in row)
   columns = {n: [_number(row.get(n)) for row in rows] for n in names}
   return {n: v for n, v in columns.items() if any(x is not None for x in v)}
+
+
+def _derived(columns: dict[str, list[float | None]]) -> dict[str, list[float | None]]:
+  """Adds what a step's counts amount to: tokens so far, tokens per rollout."""
+  if "trained_tokens" in columns:
+    columns["trained_so_far"] = list(
+        itertools.accumulate(n or 0 for n in columns["trained_tokens"])
+    )
+  if "sampled_tokens" in columns and "trajectories" in columns:
+    columns["tokens_per_rollout"] = [
+        tokens / rollouts if tokens is not None and rollouts else None
+        for tokens, rollouts in zip(columns["sampled_tokens"], columns["trajectories"])
+    ]
+  return columns
 
 
 def _number(value: Any) -> float | None:

@@ -80,7 +80,7 @@ function heat(run, name, group) {
     `${group.scored + group.truncated} of ${plural(group.planned, "attempt")} scored`;
   const at = (x, y) => showTip(x, y, note);
   return el("td", {
-    class: "hot", style: { "--heat": `${Math.round(55 * group.mean)}%` }, tabindex: 0, "aria-label": note,
+    class: "hot", style: { "--heat": `${Math.round(60 * group.mean)}%` }, tabindex: 0, "aria-label": note,
     onpointermove: (e) => at(e.clientX, e.clientY), onpointerleave: hideTip, onblur: hideTip,
     onfocus: (e) => { const b = e.currentTarget.getBoundingClientRect(); at(b.left, b.top); },
   }, points(group.mean));
@@ -127,8 +127,8 @@ function time(data) {
   if (!data.stages.length) return;
   show("time");
   const total = data.stages.reduce((sum, s) => sum + s.seconds, 0);
-  byId("stages").append(stackedBar(data.stages));
-  byId("stages-table").append(table(`${duration(total)} in all`, ["Stage", "Time", "Share"],
-    data.stages.map((s, i) => [el("span", { class: SERIES[i % SERIES.length] }, el("i", { class: "swatch" }), s.title),
-      duration(s.seconds), total ? `${fixed((100 * s.seconds) / total, 1)} %` : "–"]), { align: ["left"], class: "narrow" }));
+  const longest = Math.max(...data.stages.map((s) => s.seconds)) || 1;
+  byId("stages").append(table(`${duration(total)} in all`, ["Stage", "Time", "Share", ""],
+    data.stages.map((s) => [s.title, duration(s.seconds), total ? `${fixed((100 * s.seconds) / total, 1)} %` : "–",
+      el("td", { class: "share" }, el("div", { style: { width: `${(100 * s.seconds) / longest}%` } }))]), { align: ["left"], class: "stages" }));
 }

@@ -198,10 +198,11 @@ def make_runs(directory, per_family=8, samples=2):
   for step in range(1, 241):
     append_line(directory / "sft.jsonl", {
         "step": step,
-        "tokens": step * 8192,
+        "tokens": 8192,
+        "trained_tokens": 2000 + step % 7,
         "loss": 0.2 + 2.6 * math.exp(-step / 40) + rng.gauss(0, 0.05),
         "learning_rate": 3e-4 * min(1.0, step / 20) * (1 - step / 260),
-        "grad_norm": 0.5 + rng.random(),
+        "gradient_norm": 0.5 + rng.random(),
         "tokens_per_second": 9000 + 300 * rng.random(),
         **({"eval_loss": 0.28 + 2.5 * math.exp(-step / 38)} if step % 40 == 0 else {}),
     })
@@ -209,11 +210,13 @@ def make_runs(directory, per_family=8, samples=2):
     append_line(directory / "rl.jsonl", {
         "step": step,
         "reward_mean": 0.5 + 0.1 * step / 60 + rng.gauss(0, 0.06),
-        "response_tokens_mean": 180 + 20 * rng.random(),
-        "response_tokens_max": 320 + 90 * rng.random(),
+        "sampled_tokens": 64 * (180 + 20 * rng.random()),
+        "trajectories": 64,
+        "loss": rng.gauss(0, 0.01),
+        "dropped_tokens": {"zero_variance": 10},
         "turns_mean": 4 + rng.random(),
         "zero_variance_share": 0.3 + 0.2 * rng.random(),
-        "ratio_max": 1 + 0.01 * rng.random(),
+        "mismatch_max":  0.01 * rng.random(),
     })
   write_json(
       directory / "timings.json",

@@ -122,17 +122,32 @@ def test_sentences_say_when_the_basis_is_thin():
 
 def test_charts_keep_every_measured_column():
   rows = [
-      {"step": i, "loss": 1 / i, "odd_metric": i * i, "note": "x",
-       **({"eval_loss": 2.0} if i == 3 else {}), "grad_norm": math.nan if i == 2 else 1.0}
+      {"step": i, "loss": 1 / i, "odd_metric": i * i, "note": "x", "trained_tokens": 10,
+       **({"eval_loss": 2.0} if i == 3 else {}), "gradient_norm": math.nan if i == 2 else 1.0}
       for i in range(1, 6)
   ]
   result = curves.charts(rows)
-  assert [axis["label"] for axis in result["x"]] == ["step"]
+  assert result["x"] == [
+      {"label": "step", "values": [1, 2, 3, 4, 5]},
+      {"label": "trained tokens", "values": [10, 20, 30, 40, 50]},
+  ]
   loss, norm = result["main"]
   assert loss["title"] == "Loss" and loss["unit"] == "nats per token"
   assert [s["values"][2] for s in loss["series"]] == [1 / 3, 2.0]
   assert norm["series"][0]["values"] == [1.0, None, 1.0, 1.0, 1.0]
   assert [c["title"] for c in result["other"]] == ["odd_metric"]
+
+
+def test_charts_of_reinforcement_learning():
+  rows = [
+      {"step": i, "reward_mean": i / 9, "sampled_tokens": 600 * i, "trajectories": 6,
+       "loss": -i, "zero_variance_share": 0.5, "dropped_tokens": {"fork": 1}}
+      for i in range(1, 5)
+  ]
+  result = curves.charts(rows)
+  assert [c["title"] for c in result["main"]] == ["Reward", "Length", "Groups without a signal"]
+  assert result["main"][1]["series"][0]["values"] == [100, 200, 300, 400]
+  assert [c["title"] for c in result["other"]] == ["sampled_tokens", "loss"]
 
 
 def test_long_curves_are_binned_and_say_so():
