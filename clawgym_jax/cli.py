@@ -8,6 +8,7 @@ of standard output is one JSON object.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -32,6 +33,10 @@ def run(main: Callable[[], dict[str, Any] | None]) -> None:
       summary = main() or {}
     except (UserError, RecordError) as error:
       _fail(str(error))
+    except OSError as error:
+      if error.errno != errno.ENOSPC:
+        raise
+      _fail(f"no space left ({error}): free some and run the same command again")
     except KeyboardInterrupt:
       print("\nstopped; the same command continues", file=sys.stderr)
       sys.stdout.flush()

@@ -17,12 +17,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from clawgym_jax.contracts.errors import RecordError, require
-from clawgym_jax.contracts.files import write_atomic, write_json
 
 SPLITS = ("train", "heldout")
 
@@ -95,32 +95,38 @@ def save_task(
     final_message: str,
     rubric: list[dict[str, Any]] | None = None,
 ) -> Task:
-  """Writes a task directory; task.json comes last, so a torn one never loads.
+  """Writes a task directory, whole or not at all; replaces one that is there.
 
   `workspace` and `checks` map relative paths to contents. The content hash
   in `provenance` covers everything but itself.
   """
+  partial = directory.with_name(f".{directory.name}.partial")
+  shutil.rmtree(partial, ignore_errors=True)
   for folder, files in (("workspace", workspace), ("checks", checks)):
-    (directory / folder).mkdir(parents=True, exist_ok=True)
+    (partial / folder).mkdir(parents=True)
     for name, data in files.items():
       require(_inside(name), f"{folder}/{name} leaves the task directory")
-      write_atomic(directory / folder / name, data)
-  write_json(
-      directory / "solution" / "calls.json",
+      path = partial / folder / name
+      path.parent.mkdir(parents=True, exist_ok=True)
+      path.write_bytes(data)
+  _write_json(
+      partial / "solution" / "calls.json",
       {
           "calls": [dataclasses.asdict(call) for call in calls],
           "final_message": final_message,
       },
   )
   if rubric is not None:
-    write_json(directory / "rubric.json", rubric)
+    _write_json(partial / "rubric.json", rubric)
   record = dataclasses.asdict(task)
   record.pop("root")
   record["provenance"] = {
       **task.provenance,
-      "content_hash": content_hash(directory, record),
+      "content_hash": content_hash(partial, record),
   }
-  write_json(directory / "task.json", record)
+  _write_json(partial / "task.json", record)
+  shutil.rmtree(directory, ignore_errors=True)
+  partial.rename(directory)
   return load_task(directory)
 
 
@@ -158,7 +164,7 @@ def load_task(directory: Path) -> Task:
 
 def list_tasks(directory: Path) -> list[Path]:
   """The task directories directly below `directory`, sorted by name."""
-  return sorted(p.parent for p in directory.glob("*/task.json"))
+  return sorted(p.parent for p in directory.glob("[!.]*/task.json"))
 
 
 def content_hash(directory: Path, record: dict[str, Any]) -> str:
@@ -175,6 +181,13 @@ def content_hash(directory: Path, record: dict[str, Any]) -> str:
       digest.update(str(path.relative_to(directory)).encode() + b"\0")
       digest.update(hashlib.sha256(path.read_bytes()).digest())
   return digest.hexdigest()
+
+
+def _write_json(path: Path, value: Any) -> None:
+  path.parent.mkdir(exist_ok=True)
+  path.write_text(
+      json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+  )
 
 
 def _rooted(task: Task) -> Path:
