@@ -108,8 +108,8 @@ async def audit(folder: Path, concurrency: int) -> dict[str, Any]:
   if not names and not known:
     raise UserError(f"{folder} holds no tasks: make some with data_gen.synthesize")
   bar = cli.progress(len(names), "audit", unit="task")
-  verdicts = {n: v for n, v in known.items() if v["verdict"] == "rejected"}
-  verdicts = {n: v for n, v in verdicts.items() if n not in names}
+  gone = known.keys() - set(names)
+  verdicts = {n: known[n] for n in gone if known[n]["verdict"] == "rejected"}
   undecided: dict[str, str] = {}
   waiting = iter(names)
   saved = time.monotonic()
@@ -131,9 +131,7 @@ async def audit(folder: Path, concurrency: int) -> dict[str, Any]:
         _save(folder, verdicts)
 
   try:
-    async with asyncio.TaskGroup() as group:
-      for _ in range(concurrency):
-        group.create_task(work())
+    await asyncio.gather(*(work() for _ in range(concurrency)))
   finally:
     bar.close()
     _save(folder, {**known, **verdicts})

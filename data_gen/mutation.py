@@ -11,6 +11,7 @@ import io
 import re
 import sqlite3
 import tarfile
+import zlib
 
 from sandbox.backends import Sandbox
 
@@ -24,10 +25,13 @@ async def spoil_results(sandbox: Sandbox) -> None:
 
 def spoil(data: bytes) -> bytes:
   """`data` of the same format with one value changed."""
-  if data[:2] == b"\x1f\x8b":
-    return _spoil_archive(data)
-  if data.startswith(b"SQLite format 3"):
-    return _spoil_database(data)
+  try:
+    if data[:2] == b"\x1f\x8b":
+      return _spoil_archive(data)
+    if data.startswith(b"SQLite format 3"):
+      return _spoil_database(data)
+  except (OSError, EOFError, zlib.error, tarfile.TarError, sqlite3.Error):
+    pass  # damaged, or compressed but no tar: any other bytes will do
   return _spoil_text(data.decode(errors="replace")).encode()
 
 
@@ -59,10 +63,9 @@ def _spoil_archive(data: bytes) -> bytes:
 def _spoil_database(data: bytes) -> bytes:
   connection = sqlite3.connect(":memory:")
   connection.deserialize(data)
-  table = connection.execute(
-      "select name from sqlite_master where type = 'table'"
-  ).fetchone()[0]
-  column = connection.execute(f"pragma table_info({table})").fetchall()[-1][1]
-  connection.execute(f"update {table} set {column} = {column} || 1")
+  tables = "select name from sqlite_master where type = 'table'"
+  for (table,) in connection.execute(tables).fetchall():
+    column = connection.execute(f'pragma table_info("{table}")').fetchall()[-1][1]
+    connection.execute(f'update "{table}" set "{column}" = "{column}" || 1')
   connection.commit()
   return connection.serialize()

@@ -21,7 +21,7 @@ from absl import flags
 from clawgym_jax import cli
 from clawgym_jax.contracts.errors import RecordError, UserError
 from clawgym_jax.contracts.task import SPLITS, Limits, Task, load_task, save_task
-from data_gen import families as families  # noqa: F401  registers the families
+from data_gen import families as families  # registers the families
 from data_gen import grader, voice
 from data_gen.draft import REGISTRY, Family
 from data_gen.world import World

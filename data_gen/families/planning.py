@@ -57,7 +57,7 @@ def open_items(world: World) -> Draft:
       },
       calls=[exec_call(f"grep -F -e '- [ ]' {source} > {result}")],
       deliverables={
-          "open": text(result, "\n".join(_todo([c for c in chores if c not in done], done)))
+          "open": text(result, "\n".join(f"- [ ] {c}" for c in chores if c not in done))
       },
       final_message=f"Done, the open items are in {result}.",
   )

@@ -96,6 +96,8 @@ def test_every_kind_of_result_is_spoiled(tmp_path):
         assert mutation.spoil(data) != data
         assert mutation.spoil(data)[:2] == data[:2] or len(data) < 3
   assert mutation.spoil(b"") == b"x"
+  for damaged in (b"\x1f\x8b nothing", b"SQLite format 3\0 nothing"):
+    assert mutation.spoil(damaged) != damaged
   assert mutation.spoil(b"7\n") == b"2\n"
 
 
