@@ -140,6 +140,7 @@ def serve(
   server = uvicorn.Server(
       uvicorn.Config(
           application,
+          log_config=None,  # its own would close the handlers that are there
           log_level="warning",
           access_log=False,
           ws="none",

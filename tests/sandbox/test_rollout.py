@@ -18,6 +18,7 @@ from clawgym_jax.pool import Pool
 from sandbox.backends.labels import labelled
 from sandbox.curate import curate
 from sandbox.fleet import RunSettings, roll_out
+from sandbox.reap import reap
 from tests.sandbox.small_task import make_task
 
 
@@ -104,7 +105,7 @@ def test_follow_ends_when_its_channel_is_closed(tmp_path):
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_run_that_was_stopped_resumes(tmp_path, how):
-  tasks = slow_tasks(tmp_path / "tasks", 6, 1.5)
+  tasks = slow_tasks(tmp_path / "tasks", 6, 1.0)
   out = tmp_path / "out"
   args = (f"--tasks={tasks}", "--concurrency=3")
   process = start(out, *args)
@@ -118,6 +119,7 @@ def test_a_run_that_was_stopped_resumes(tmp_path, how):
   assert process.returncode == (130 if how == signal.SIGINT else -signal.SIGKILL)
   if how == signal.SIGINT:
     assert "the same command continues" in said and "Traceback" not in said
+  reap()  # one that was being started may outlive it; a next start reaps too
   wait_for(lambda: not [m for m in labelled().values() if m.pid == process.pid])
   assert not (out / "trajectories.jsonl").exists()
   again = start(out, *args)
