@@ -67,7 +67,7 @@ class Viewer {
     return el("div", { role: "option", id: `row-${t.index}`, "data-index": t.index, class: "row", "aria-selected": "false" },
       el("span", { class: `run ${this.tint[t.run] || "grey"}` }, el("i", { class: "swatch" }), t.run),
       badge(t),
-      el("span", { class: "task" }, t.task + (t.sample || t.attempt > 1 ? ` · sample ${t.sample}` : "")),
+      el("span", { class: "task" }, t.task + (t.sample ? ` · sample ${t.sample}` : "")),
       el("span", { class: "about muted" }, t.instruction || t.family));
   }
 
@@ -147,7 +147,7 @@ class Viewer {
     const any = body.tokens && Object.keys(body.tokens).length;
     return el("header", {},
       el("h3", {}, el("span", { class: this.tint[t.run] || "grey" }, el("i", { class: "swatch" }), t.run), ` ${t.task}`, badge(t)),
-      el("p", { class: "muted facts" }, [t.family, t.category, t.harness, `sample ${t.sample}`, `attempt ${t.attempt}`,
+      el("p", { class: "muted facts" }, [t.family, t.category, t.harness, `sample ${t.sample}`, t.attempt ? `after ${plural(t.attempt, "lost attempt")}` : null,
         plural(t.calls, "model call"), t.tokens ? plural(t.tokens, "sampled token") : null, t.id].filter(Boolean).join(" · ")),
       t.cause ? el("p", { class: "cause" }, `${t.status}: ${t.cause}`) : null,
       t.rubric !== null && t.rubric !== undefined ? el("p", { class: "muted" }, `code ${points(t.code)} · rubric ${points(t.rubric)}`) : null,

@@ -105,7 +105,7 @@ def _response(text, call=None):
   return message
 
 
-def make_trajectory(task, harness, sample, outcome, rng, tokenizer, *, attempt=1):
+def make_trajectory(task, harness, sample, outcome, rng, tokenizer, *, attempt=0):
   """Three model calls, or none for harnesses without a model."""
   identity = f"{harness}-{task.id}-{sample}-{attempt}"
   steps = []

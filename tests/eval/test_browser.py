@@ -62,7 +62,7 @@ def page(runs_folder, tmp_path_factory):
       policy_versions=[0] * len(ids),
   )
   loaded[-1].trajectories.append(contract.Trajectory(
-      HOSTILE, suite[0].id, "g", 1, 2, "claw", [step],
+      HOSTILE, suite[0].id, "g", 1, 1, "claw", [step],
       contract.truncated(HOSTILE, 0.5, {HOSTILE: 0.5}), final_message=HOSTILE,
       metadata={"changes": {HOSTILE: "added"}}))
   path = folder / "report.html"
@@ -135,6 +135,22 @@ def test_the_tables_hold_the_numbers(opened, runs_folder):
       "return document.documentElement.scrollWidth <= window.innerWidth")
 
 
+def test_charts_tell_their_values(opened):
+  from selenium.webdriver.common.action_chains import ActionChains
+
+  keys = _keys()
+  browser = opened()
+  _press(browser, "#curves figure svg", keys.ARROW_LEFT)
+  assert _texts(browser, "#tip")[0].startswith("step 239")
+  assert "training: 0." in _texts(browser, "#tip")[0]
+  mark = browser.execute_script(
+      "const m = document.querySelectorAll('#intervals .mark')[2];"
+      "m.scrollIntoView({block: 'center'}); return m")
+  ActionChains(browser).move_to_element(mark).perform()
+  assert "95 % interval" in _texts(browser, "#tip")[0]
+  assert browser.execute_script("return !document.getElementById('tip').hidden")
+
+
 def test_a_trajectory_opens_and_keys_move(opened):
   keys = _keys()
   browser = opened()
@@ -161,7 +177,7 @@ def test_a_trajectory_opens_and_keys_move(opened):
 
 
 def test_a_deep_link_opens_its_turn(opened):
-  browser = opened("#trajectory=sft%2Fclaw-log_triage_002-1-1&turn=5")
+  browser = opened("#trajectory=sft%2Fclaw-log_triage_002-1-0&turn=5")
   assert "log_triage_002" in _texts(browser, "#viewer h3")[0]
   assert _texts(browser, "#viewer .turn.at .ordinal") == ["5"]
   assert browser.execute_script(
@@ -197,7 +213,7 @@ def test_filters_narrow_the_list(opened):
 
 
 def test_tokens_are_shaded_by_their_log_probs(opened):
-  browser = opened("#trajectory=rl%2Fclaw-csv_totals_001-0-1&turn=3")
+  browser = opened("#trajectory=rl%2Fclaw-csv_totals_001-0-0&turn=3")
   browser.execute_script("document.querySelector('.switch input').click()")
   assert "I read the file first.<|im_end|>" in _texts(browser, "#viewer pre.tokens")[0]
   title = browser.execute_script(
@@ -241,7 +257,7 @@ def test_an_injected_script_is_refused_by_the_page_itself(opened, browser):
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_text_has_contrast_in_both_themes(opened, theme):
   """WCAG AA: 4.5 to 1 for every text colour on the ground it stands on."""
-  browser = opened("#trajectory=rl%2Fclaw-csv_totals_001-0-1&turn=3")
+  browser = opened("#trajectory=rl%2Fclaw-csv_totals_001-0-0&turn=3")
   browser.execute_script("document.documentElement.dataset.theme = arguments[0]", theme)
   low = browser.execute_script("""
     const canvas = document.createElement("canvas"), c = canvas.getContext("2d", {willReadFrequently: true});

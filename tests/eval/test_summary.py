@@ -19,7 +19,7 @@ def suite(tmp_path_factory):
 
 @pytest.fixture
 def attempt(tokenizer):
-  def build(task, outcome, sample=0, attempt=1):
+  def build(task, outcome, sample=0, attempt=0):
     return invented.make_trajectory(
         task, "claw", sample, outcome, random.Random(1), tokenizer, attempt=attempt
     )
@@ -58,7 +58,7 @@ def test_unscored_attempts_move_no_statistic(suite, attempt):
 
 def test_a_sample_counts_once(suite, attempt):
   a = suite[0]
-  twice = [attempt(a, contract.scored(1.0)), attempt(a, contract.scored(0.0), attempt=2)]
+  twice = [attempt(a, contract.scored(1.0)), attempt(a, contract.scored(0.0), attempt=1)]
   with pytest.raises(RecordError, match="again"):
     summary.summarise("x", "claw", [a], 1, twice)
 
