@@ -497,4 +497,5 @@ def main(config):
   Server(config, requests, replies).serve()
 
 
-main(json.loads(sys.argv[1]))
+if __name__ == "__main__":
+  main(json.loads(sys.argv[1]))

@@ -45,4 +45,5 @@ def main():
   os._exit(0)
 
 
-main()
+if __name__ == "__main__":
+  main()
