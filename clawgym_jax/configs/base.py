@@ -39,6 +39,7 @@ class ModelSource:
 
   source: str = "tiny"
   compute_dtype: str = one_of("float32", "float32", "bfloat16")
+  remat: str = one_of("none", "none", "dots", "full")  # what backward recomputes
   vocab_size: int = within(512, 300, 200_000)  # of `tiny` alone
 
 

@@ -56,7 +56,9 @@ def train(config: RlConfig) -> dict[str, Any]:
     learner = Learner(config, graphdef, params, reference, mesh)
     saves = orbax.Checkpoints(out / "checkpoints", keep=config.saving.keep)
     done = 0
-    restored = saves.restore(orbax.TrainState(params, learner.optimizer))
+    restored = saves.restore(
+        orbax.TrainState(step=0, params=params, optimizer=learner.optimizer)
+    )
     if restored is not None:
       learner.params, learner.optimizer = restored.params, restored.optimizer
       done = restored.step
@@ -68,7 +70,14 @@ def train(config: RlConfig) -> dict[str, Any]:
     def save() -> None:
       nonlocal saved
       if saved < done:
-        saves.save(done, orbax.TrainState(learner.params, learner.optimizer, done, {}))
+        saves.save(
+            orbax.TrainState(
+                step=done,
+                params=learner.params,
+                optimizer=learner.optimizer,
+                config=model.config.to_hf(),
+            )
+        )
         saved = done
 
     if done < config.steps:

@@ -27,20 +27,19 @@ def load_model(
 
   `texts` gives what the vocabulary of a `tiny` model is trained on.
   """
-  dtype = jnp.dtype(source.compute_dtype)
+  kw = {"compute_dtype": jnp.dtype(source.compute_dtype), "remat": source.remat}
   if source.source == "tiny":
     tokenizer = vocabulary.train(texts(), source.vocab_size)
-    model = create.tiny_qwen3(tokenizer.vocab_size, seed=seed, compute_dtype=dtype)
-    return model, tokenizer
+    return create.tiny_qwen3(tokenizer.vocab_size, seed=seed, **kw), tokenizer
   path = Path(source.source)
   if path.suffix == ".gguf" or source.source.startswith("package:"):
-    return gguf.load(source.source, compute_dtype=dtype)
+    return gguf.load(source.source, **kw)
   if not (path / "config.json").is_file():
     raise UserError(
         f"config.model.source={source.source} is none of: tiny, a Hugging Face"
         " folder (with config.json), a .gguf file, package:NAME"
     )
-  return hf.load(path, compute_dtype=dtype)
+  return hf.load(path, **kw)
 
 
 @contextlib.contextmanager

@@ -65,19 +65,28 @@ def train(config: SftConfig) -> dict[str, Any]:
     saves = orbax.Checkpoints(out / "checkpoints", keep=config.saving.keep)
     budget = Budget(batches.steps(config.epochs), config.max_seconds)
     done = 0
-    restored = saves.restore(orbax.TrainState(params, optimizer))
+    restored = saves.restore(
+        orbax.TrainState(step=0, params=params, optimizer=optimizer)
+    )
     if restored is not None:
       params, optimizer = restored.params, restored.optimizer
       done = restored.step
-      batches.state = restored.extra["data"]
-      budget.settle(restored.extra["steps"])
+      batches.state = restored.data["batches"]
+      budget.settle(restored.data["steps"])
     metrics = Metrics(out / "metrics.jsonl", done=done)
     watch = LossWatch()
     print(_opening(corpus, batches, budget, done), file=sys.stderr)
 
     def save() -> None:
-      extra = {"data": batches.state, "steps": budget.settled}
-      saves.save(done, orbax.TrainState(params, optimizer, done, extra))
+      saves.save(
+          orbax.TrainState(
+              step=done,
+              params=params,
+              optimizer=optimizer,
+              data={"batches": batches.state, "steps": budget.settled},
+              config=model.config.to_hf(),
+          )
+      )
 
     with cli.progress(budget.steps, "sft", done=done, unit="step") as bar:
       while done < budget.steps:

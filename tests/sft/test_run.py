@@ -1,0 +1,140 @@
+"""The command: it learns, is killed and continued, and refuses what is wrong."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from clawgym_jax.chat.tokenizer import Tokenizer
+from clawgym_jax.checkpoints import hf
+from clawgym_jax.contracts.files import read_lines
+
+TOOLS = [{
+    "type": "function",
+    "function": {"name": "read", "parameters": {"properties": {"path": {}}}},
+}]
+
+
+def write_chats(path: Path, count: int = 48) -> Path:
+  rng = random.Random(0)
+  with open(path, "w") as file:
+    for _ in range(count):
+      a, b = rng.randrange(9), rng.randrange(9)
+      messages = [
+          {"role": "system", "content": "You add numbers."},
+          {"role": "user", "content": f"What is {a} + {b}?"},
+          {"role": "assistant", "content": f"It is {a + b}."},
+      ]
+      file.write(json.dumps({"messages": messages, "tools": TOOLS}) + "\n")
+  return path
+
+
+@pytest.fixture(scope="module")
+def chats(tmp_path_factory):
+  return write_chats(tmp_path_factory.mktemp("chats") / "chats.jsonl")
+
+
+def command(chats, out, *extra):
+  return [
+      sys.executable, "-m", "clawgym_jax.sft", "--config=tiny_sft", "--json",
+      f"--config.data.chats={chats}", f"--config.out={out}",
+      "--config.data.row_length=128", "--config.data.batch_rows=2",
+      "--config.optimizer.peak_lr=3e-3", "--config.epochs=6",
+      "--config.saving.every_steps=4", *extra,
+  ]  # fmt: skip
+
+
+def run(*args, **kw):
+  return subprocess.run(
+      command(*args), capture_output=True, text=True, timeout=280, **kw
+  )
+
+
+def losses(out):
+  return {line["step"]: line["loss"] for line in read_lines(Path(out) / "metrics.jsonl")}
+
+
+@pytest.fixture(scope="module")
+def whole(chats, tmp_path_factory):
+  out = tmp_path_factory.mktemp("whole")
+  result = run(chats, out)
+  assert result.returncode == 0, result.stderr
+  return out, json.loads(result.stdout.splitlines()[-1]), result
+
+
+def test_it_learns_and_hands_over_a_model(whole):
+  out, summary, result = whole
+  assert summary["last_loss"] < 0.8 * summary["first_loss"]
+  assert summary["compiles"] == 2  # gradients and update, once each
+  assert summary["batches_without_loss"] == summary["updates_skipped"] == 0
+  lines = list(read_lines(out / "metrics.jsonl"))
+  assert [line["step"] for line in lines] == list(range(1, summary["steps"] + 1))
+  for key in ("tokens_per_second", "learning_rate", "gradient_norm", "entropy"):
+    assert all(line[key] >= 0 for line in lines)
+  model, tokenizer = hf.load(out / "hf")
+  assert model.config.vocab_size == tokenizer.vocab_size
+  assert "48 chats" in result.stderr
+
+
+def test_stopped_again_and_again_equals_uninterrupted(chats, whole, tmp_path):
+  """Ctrl-C, SIGTERM and kill -9, each continued: the losses of one whole run."""
+  out = tmp_path / "out"
+  for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)):
+    seen = len(losses(out))
+    process = subprocess.Popen(
+        command(chats, out), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    try:
+      deadline = time.monotonic() + 120
+      while len(losses(out)) < seen + 3:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+      process.send_signal(number)
+      _, errors = process.communicate(timeout=60)
+    finally:
+      process.kill()
+    assert process.returncode == status, errors
+    assert seen == 0 or "continuing after step" in errors
+  assert max(losses(out)) < max(losses(whole[0]))
+  result = run(chats, out)
+  assert result.returncode == 0, result.stderr
+  assert losses(out) == losses(whole[0])
+
+
+def test_other_settings_or_data_are_refused(chats, whole, tmp_path):
+  out = whole[0]
+  refused = run(chats, out, "--config.optimizer.peak_lr=1e-3")
+  assert refused.returncode == 1
+  assert "optimizer.peak_lr (was 0.003, is 0.001)" in refused.stderr
+  other = write_chats(tmp_path / "other.jsonl", 7)
+  refused = run(other, out)
+  assert refused.returncode == 1 and "chats (was" in refused.stderr
+
+
+def test_a_finished_run_is_not_run_again(chats, whole):
+  before = (whole[0] / "metrics.jsonl").read_bytes()
+  again = run(chats, whole[0])
+  assert again.returncode == 0, again.stderr
+  assert (whole[0] / "metrics.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "extra, words",
+    [
+        (["--config.data.chats=nowhere.jsonl"], "nowhere.jsonl"),
+        (["--config.micro_batches=3"], "micro_batches"),
+        (["--config.model.source=nowhere"], "nowhere"),
+        (["--config.data.row_length=16"], "row length"),
+        (["--config.out="], "--config.out"),
+    ],
+)
+def test_what_is_wrong_is_said_without_a_traceback(chats, tmp_path, extra, words):
+  refused = run(chats, tmp_path / "out", *extra)
+  assert refused.returncode == 1
+  assert words in refused.stderr and "Traceback" not in refused.stderr
