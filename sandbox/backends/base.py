@@ -103,6 +103,10 @@ class Sandbox(abc.ABC):
     """Entries below `path`: {path, type: file|dir|link|other, size}, sorted."""
 
   @abc.abstractmethod
+  async def quiet(self) -> None:
+    """Kills every process inside, so that the files change no more."""
+
+  @abc.abstractmethod
   async def snapshot(self) -> bytes:
     """The workspace as tar: files, directories and links as links."""
 

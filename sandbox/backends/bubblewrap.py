@@ -160,6 +160,9 @@ class BubblewrapSandbox(base.Sandbox):
     """Ids, inside, of all processes but the server; zombies too."""
     return (await self._request({"op": "processes"}))[0]["pids"]
 
+  async def quiet(self) -> None:
+    await self._request({"op": "quiet"})
+
   async def snapshot(self) -> bytes:
     limit = 2 * self._bounds.disk + 2048 * self._bounds.inodes
     return (await self._request({"op": "pack", "limit": limit}))[1]

@@ -7,12 +7,11 @@ checks start. What decides between a score and none:
   the policy's doing, scored or truncated    not its doing, unscored
   fork bomb, full disk, memory, own timeout  sandbox or verifier lost
   turn limit, time in tools, full context    model unreachable, no model call
-  a workspace larger than its bound (0)      a check that crashes, a broken task
+  a workspace beyond its bounds (0)          a check that crashes, a broken task
 """
 
 from __future__ import annotations
 
-import errno
 import time
 import traceback
 from dataclasses import dataclass, field
@@ -85,15 +84,14 @@ async def attempt_task(
       )
       seconds["work"] = time.monotonic() - started - seconds["boot"]
       early = _unjudged(harness, result)
-      changes, snapshot = ({}, b"") if early else await _collect(sandbox)
+      changes, snapshot = {}, b""
+      if early is None:
+        try:
+          changes, snapshot = await _collect(sandbox)
+        except SandboxError as error:  # only what is in the workspace can do that
+          early = scored(0.0, cause=f"workspace_unreadable: {error}")
   except SandboxLost as error:
     return AttemptResult(unscored(f"sandbox_lost: {error}"), seconds=seconds)
-  except SandboxError as error:
-    if error.code == errno.EFBIG:
-      outcome = scored(0.0, cause="workspace_too_large")
-    else:
-      outcome = unscored(f"sandbox_error: {error}")
-    return AttemptResult(outcome, seconds=seconds)
   judging = time.monotonic()
   outcome = early or await _judge(task, snapshot, result, backend, run_id)
   seconds["verify"] = time.monotonic() - judging
@@ -149,6 +147,7 @@ def _unjudged(harness: Harness, result: HarnessResult) -> Outcome | None:
 
 
 async def _collect(sandbox: Sandbox) -> tuple[dict[str, str], bytes]:
+  await sandbox.quiet()
   snapshot = await sandbox.snapshot()
   return sandbox.changes(snapshot), snapshot
 

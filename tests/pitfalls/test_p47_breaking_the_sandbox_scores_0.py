@@ -24,6 +24,7 @@ HOG = "x = bytearray(300 << 20); import time; time.sleep(60)"
         "truncate -s 60M $(seq 100)",
         f"for i in $(seq 8); do python3 -c '{HOG}' & done; wait",
         "while :; do :; done",
+        "(while :; do head -c 9000000 /dev/zero > f; rm -f f; done) & sleep .5",
         "kill -9 1; kill -STOP 1; kill -9 -1",
         "rm -rf /workspace /tmp /* 2>/dev/null; exec 9<>/proc/1/mem",
         "mkfifo out.txt; ln -s out.txt loop; ln -s loop out2; ln -sf out2 loop",
