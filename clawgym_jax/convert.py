@@ -3,7 +3,8 @@
   python -m clawgym_jax.convert --from=SOURCE --to=DIR [--dtype=bfloat16]
 
 SOURCE is a .gguf file, `package:NAME` (a Python distribution that ships one),
-a Hugging Face folder, or the folder of a training run's saved states.
+a Hugging Face folder, the folder of a training run's saved states, or `tiny`:
+a small random model whose vocabulary is trained on --corpus.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from typing import Any
 from absl import flags
 
 from clawgym_jax import cli
+from clawgym_jax.chat import vocabulary
 from clawgym_jax.chat.tokenizer import Tokenizer
 from clawgym_jax.checkpoints import gguf, hf, names, orbax
 from clawgym_jax.contracts.errors import UserError
-from clawgym_jax.models import CausalLM, ModelConfig
+from clawgym_jax.data import chats
+from clawgym_jax.models import CausalLM, ModelConfig, create
 
 _FROM = flags.DEFINE_string("from", None, "What to convert.", required=True)
 _TO = flags.DEFINE_string("to", None, "Folder to write.", required=True)
@@ -27,11 +30,17 @@ _DTYPE = flags.DEFINE_enum(
 _TOKENIZER = flags.DEFINE_string(
     "tokenizer", None, "Model folder that gives the tokenizer of a training state."
 )
+_CORPUS = flags.DEFINE_string(
+    "corpus", None, "Chats (JSON lines) that the vocabulary of `tiny` is trained on."
+)
+_TINY_VOCABULARY = 1024
 
 
 def load(source: str, tokenizer: str | None) -> tuple[CausalLM, Tokenizer]:
   """The model at `source`, of whichever format it is."""
   path = Path(source)
+  if source == "tiny":
+    return _tiny()
   if source.startswith("package:") or path.suffix == ".gguf":
     return gguf.load(source)
   if (path / "config.json").is_file():
@@ -50,6 +59,14 @@ def load(source: str, tokenizer: str | None) -> tuple[CausalLM, Tokenizer]:
   params, config = states.restore_params()
   model = names.build(ModelConfig.from_hf(config), names.reader(params))
   return model, Tokenizer.load(Path(tokenizer))
+
+
+def _tiny() -> tuple[CausalLM, Tokenizer]:
+  if _CORPUS.value is None:
+    raise UserError("--from=tiny needs --corpus=FILE, chats to train a vocabulary on")
+  texts = chats.texts(chats.read_chats(Path(_CORPUS.value)))
+  tokenizer = vocabulary.train(texts, _TINY_VOCABULARY)
+  return create.tiny_qwen3(tokenizer.vocab_size), tokenizer
 
 
 def main() -> dict[str, Any]:

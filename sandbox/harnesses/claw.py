@@ -16,6 +16,7 @@ from typing import Any
 
 import aiohttp
 
+from clawgym_jax.contracts.task import Task
 from sandbox import tools
 from sandbox.backends import SandboxLost
 from sandbox.harnesses.base import Harness, HarnessContext, HarnessResult
@@ -26,8 +27,14 @@ RETRY_SECONDS = 30.0  # the longest wait before one
 
 _SYSTEM = (
     "You are an agent working in /workspace. Use the tools to do what the user"
-    " asks, then answer in one short sentence. It is {now}."
+    " asks, then answer in one short sentence."
 )
+
+
+def _dated(task: Task) -> str:
+  """The instruction under the task's date; the system prompt is one for all tasks,
+  so that engines and trainers share it as a prefix."""
+  return f"[{task.now[:10]}] {task.instruction}"
 
 
 class _Infra(Exception):
@@ -46,8 +53,8 @@ class Claw(Harness):
 
   async def run(self, attempt: HarnessContext) -> HarnessResult:
     messages = [
-        {"role": "system", "content": _SYSTEM.format(now=attempt.task.now)},
-        {"role": "user", "content": attempt.task.instruction},
+        {"role": "system", "content": _SYSTEM},
+        {"role": "user", "content": _dated(attempt.task)},
     ]
     calls = 0
     said = ""
