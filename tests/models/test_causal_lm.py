@@ -1,0 +1,164 @@
+"""The decoders: cache, serving copy and remat compute what the plain pass does."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from clawgym_jax.contracts.errors import UserError
+from clawgym_jax.models import CausalLM, ModelConfig, create
+from clawgym_jax.models.cache import init_cache
+from clawgym_jax.models.causal_lm import REMAT
+from clawgym_jax.models.logprobs import token_logprobs, token_scores
+
+MAKE = {"llama": create.tiny_llama, "qwen3": create.tiny_qwen3}
+BATCH, TIME, VOCAB = 3, 12, 97
+TOKENS = jax.random.randint(jax.random.key(0), (BATCH, TIME), 0, VOCAB)
+POSITIONS = jnp.broadcast_to(jnp.arange(TIME), (BATCH, TIME))
+
+
+@nnx.jit
+def hidden_of(model, tokens=TOKENS, positions=POSITIONS, end=None):
+  return model(tokens, positions, end=end)[0]
+
+
+@pytest.mark.parametrize("family", MAKE)
+@pytest.mark.parametrize("dtype,atol", [("float32", 1e-5), ("bfloat16", 3e-2)])
+def test_prefill_and_decode_are_the_plain_pass(family, dtype, atol):
+  model = MAKE[family](VOCAB, compute_dtype=dtype)
+  expected = hidden_of(model)
+  serving = create.serving_copy(model, dtype)
+  graphdef, params = nnx.split(serving)
+  length = 20
+  cache = init_cache(model.config, BATCH + 1, length, dtype)
+
+  @partial(jax.jit, donate_argnums=1)
+  def run(params, cache, tokens, positions, rows):
+    model = nnx.merge(graphdef, params)
+    return model(tokens, positions, cache=cache, rows=rows)
+
+  # Prompts of unequal length into rows in another order, padded at the right.
+  rows = jnp.asarray([2, 0, 3])
+  lengths = np.asarray([7, 4, 6])
+  padded = jnp.where(jnp.arange(8) < lengths[:, None], POSITIONS[:, :8], length - 1)
+  hidden, cache = run(params, cache, TOKENS[:, :8], padded, rows)
+  for row, count in enumerate(lengths):
+    np.testing.assert_allclose(
+        hidden[row, :count], expected[row, :count], atol=atol, rtol=atol
+    )
+  # Then one token each, from where each prompt ended.
+  at = lengths.copy()
+  for _ in range(4):
+    take = np.arange(BATCH)[:, None], at[:, None]
+    hidden, cache = run(params, cache, TOKENS[take], POSITIONS[take], rows)
+    np.testing.assert_allclose(hidden, expected[take], atol=atol, rtol=atol)
+    at += 1
+
+
+def test_the_cache_is_updated_in_place():
+  model = create.serving_copy(create.tiny_qwen3(VOCAB), jnp.float32)
+  graphdef, params = nnx.split(model)
+  cache = init_cache(model.config, BATCH, 4096, jnp.float32)
+  size = sum(leaf.nbytes for leaf in jax.tree.leaves(cache))
+
+  @partial(jax.jit, donate_argnums=1)
+  def decode(params, cache, tokens, positions):
+    return nnx.merge(graphdef, params)(tokens, positions, cache=cache)
+
+  token = TOKENS[:, :1]
+  memory = decode.lower(params, cache, token, token).compile().memory_analysis()
+  assert memory.alias_size_in_bytes >= size
+  assert memory.temp_size_in_bytes < size / 2
+
+
+@pytest.mark.parametrize("family", MAKE)
+def test_a_branch_is_its_own_path(family):
+  model = MAKE[family](VOCAB)
+  # 4 shared tokens, then branches of 3 and 5, laid out in pre-order.
+  end = jnp.asarray([[12] * 4 + [7] * 3 + [12] * 5])
+  positions = jnp.asarray([[0, 1, 2, 3, 4, 5, 6, 4, 5, 6, 7, 8]])
+  tree = hidden_of(model, TOKENS[:1], positions, end)
+  path = np.asarray([0, 1, 2, 3, 7, 8, 9, 10, 11])
+  alone = hidden_of(model, TOKENS[:1, path], POSITIONS[:1, : len(path)])
+  np.testing.assert_allclose(tree[:, path], alone, atol=1e-5)
+
+
+@pytest.mark.parametrize("scan", [True, False])
+@pytest.mark.parametrize("remat", REMAT)
+def test_remat_and_scan_change_no_gradient(remat, scan):
+  def gradient(**kw):
+    model = create.tiny_llama(VOCAB, compute_dtype="float32")
+    graphdef, params = nnx.split(
+        CausalLM(model.config, rngs=nnx.Rngs(0), **kw)
+    )
+    start = nnx.state(model, nnx.Param)
+    params = start if kw["scan_layers"] else create.serving_params(start, "float32")
+
+    @jax.jit
+    @jax.grad
+    def loss(params):
+      model = nnx.merge(graphdef, params)
+      hidden, _ = model(TOKENS, POSITIONS)
+      flat = hidden[:, :-1].reshape(-1, hidden.shape[-1])
+      return token_logprobs(model, flat, TOKENS[:, 1:].reshape(-1), chunk=8).sum()
+
+    return loss(params)["model"]["embed_tokens"]["weight"][...]
+
+  plain = gradient(remat="none", scan_layers=True)
+  np.testing.assert_allclose(
+      gradient(remat=remat, scan_layers=scan), plain, atol=2e-4, rtol=1e-4
+  )
+
+
+@pytest.mark.parametrize("family", MAKE)
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_chunked_log_probs(family, temperature):
+  model = MAKE[family](VOCAB)
+  graphdef, params = nnx.split(model)
+  hidden = jax.random.normal(jax.random.key(2), (13, model.config.hidden_size))
+  targets = TOKENS.reshape(-1)[:13]
+  weights = jax.random.normal(jax.random.key(3), (13,))
+
+  def ours(params, hidden):
+    scores, entropy = token_scores(
+        nnx.merge(graphdef, params), hidden, targets, temperature, chunk=4
+    )
+    return jnp.vdot(scores, weights), (scores, entropy)
+
+  def plain(params, hidden):
+    logits = nnx.merge(graphdef, params).logits(hidden) / temperature
+    logs = jax.nn.log_softmax(logits)
+    scores = logs[jnp.arange(13), targets]
+    return jnp.vdot(scores, weights), (scores, -jnp.sum(jnp.exp(logs) * logs, -1))
+
+  (grads, values) = jax.jit(jax.grad(ours, (0, 1), has_aux=True))(params, hidden)
+  (expected, want) = jax.jit(jax.grad(plain, (0, 1), has_aux=True))(params, hidden)
+  for a, b in zip(values, want):
+    np.testing.assert_allclose(a, b, atol=1e-5, rtol=1e-5)
+  for a, b in zip(jax.tree.leaves(grads), jax.tree.leaves(expected)):
+    np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_bfloat16_products_add_up_in_float32():
+  model = create.tiny_qwen3(VOCAB)
+  half = create.tiny_qwen3(VOCAB, compute_dtype="bfloat16")
+  a, b = hidden_of(model), hidden_of(half)
+  assert b.dtype == jnp.float32
+  assert 0 < float(jnp.abs(a - b).max()) < 0.05
+
+
+def test_config_round_trip_and_refusals():
+  config = create.tiny_qwen3(VOCAB).config
+  assert ModelConfig.from_hf(config.to_hf()) == config
+  for change, named in (
+      ({"model_type": "bert"}, "bert"),
+      ({"rope_parameters": {"rope_type": "yarn"}}, "yarn"),
+      ({"use_sliding_window": True}, "sliding"),
+  ):
+    with pytest.raises(UserError, match=named):
+      ModelConfig.from_hf(config.to_hf() | change)
