@@ -35,7 +35,7 @@ def ppo_clip(
 
   Returns:
     The sum, and sums over the trained tokens: ratio, clipped (share whose
-    gradient the clip removed), truncated (w at its bound), mismatch
+    gradient the clip removed), is_truncated (w at its bound), mismatch
     (|old - rollout|).
   """
   live = weight > 0
@@ -52,7 +52,7 @@ def ppo_clip(
   sums = {
       "ratio": jnp.sum(weight * ratio),
       "clipped": jnp.sum(weight * (clipped * advantage < ratio * advantage)),
-      "truncated": jnp.sum(
+      "is_truncated": jnp.sum(
           weight * ((_exp(mismatch) > truncated_is) & (truncated_is > 0))
       ),
       "mismatch": jnp.sum(weight * jnp.abs(mismatch)),

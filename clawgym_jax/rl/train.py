@@ -14,7 +14,7 @@ import hashlib
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +125,7 @@ def _step(
       step,
       _tasks_of(config, tasks, step),
       step,
-      lambda text: bar.set_postfix_str(text, refresh=True),
+      _reporter(bar),
   )
   rolled = time.monotonic()
   made = experience(
@@ -155,6 +155,19 @@ def _step(
       "compiles": learner.updates.compiles,
       "engine_recompiles": engine.recompiles,
   }
+
+
+def _reporter(bar: Any) -> Callable[[str], None]:
+  """Shows a text beside the bar, as often as the bar itself is shown."""
+  shown = time.monotonic()
+
+  def report(text: str) -> None:
+    nonlocal shown
+    if time.monotonic() - shown >= bar.mininterval:
+      shown = time.monotonic()
+      bar.set_postfix_str(text)
+
+  return report
 
 
 def _rollout_metrics(groups: list[Group], made: Experience) -> dict[str, Any]:

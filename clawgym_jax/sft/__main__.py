@@ -12,8 +12,10 @@ from clawgym_jax.configs.base import SftConfig
 
 
 def main(config: SftConfig):
-  from clawgym_jax.sft.train import train  # flags are checked before jax loads
+  from clawgym_jax.parallel.host import keep_memory  # flags are checked before
+  from clawgym_jax.sft.train import train  # jax loads
 
+  keep_memory()
   return train(config)
 
 

@@ -44,7 +44,7 @@ def test_engine_and_trainer_agree_and_nothing_drifts(engine, temperature):
     metrics = learner.learn(made, 0.0)
     assert metrics["mismatch_max"] < 1e-4
     assert abs(metrics["ratio"] - 1) < 1e-6
-    assert metrics["clipped"] == metrics["truncated"] == 0
+    assert metrics["clipped"] == metrics["is_truncated"] == 0
     assert metrics["gradient_norm"] > 0
 
 

@@ -29,7 +29,7 @@ def test_sum_equals_the_formula_token_by_token():
   np.testing.assert_allclose(
       sums["mismatch"], np.sum(weight * np.abs(old - rollout)), rtol=1e-5
   )
-  assert 0 < sums["truncated"] < weight.sum()
+  assert 0 < sums["is_truncated"] < weight.sum()
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_correction_off_is_one():
   total, sums = objectives.ppo_clip(current, old, rollout, advantage, weight, **off)
   same, _ = objectives.ppo_clip(current, old, old, advantage, weight, **SETTINGS)
   np.testing.assert_allclose(total, same, rtol=1e-6)
-  assert sums["truncated"] == 0
+  assert sums["is_truncated"] == 0
 
 
 def test_k3_is_zero_at_the_reference_and_positive_elsewhere():
