@@ -18,8 +18,9 @@ import jax.numpy as jnp
 from absl import flags
 from flax import nnx
 
+from benchmarks.smollm2 import CONFIG
 from clawgym_jax import cli
-from clawgym_jax.models import CausalLM, ModelConfig
+from clawgym_jax.models import CausalLM
 from clawgym_jax.models.layers.rope import apply_rope, rope_tables
 from clawgym_jax.models.logprobs import token_logprobs
 from clawgym_jax.parallel.host import keep_memory
@@ -36,19 +37,6 @@ _DTYPE = flags.DEFINE_enum(
 _SCAN = flags.DEFINE_bool("scan", True, "Scan over the layers.")
 _REMAT = flags.DEFINE_string("remat", "none", "Rematerialisation policy.")
 _PEER = flags.DEFINE_bool("peer", False, "Also time the plain float32 step.")
-
-CONFIG = ModelConfig(
-    family="llama",
-    vocab_size=49152,
-    hidden_size=576,
-    intermediate_size=1536,
-    num_hidden_layers=30,
-    num_attention_heads=9,
-    num_key_value_heads=3,
-    head_dim=64,
-    rope_theta=100000.0,
-)
-
 
 def ours(model: CausalLM, tokens: jax.Array, at: jax.Array) -> jax.Array:
   """Mean negative log-prob of the tokens after the positions `at` [n]."""
