@@ -25,9 +25,10 @@ import uvicorn
 from absl import flags
 
 from clawgym_jax import cli
-from clawgym_jax.checkpoints import hf
+from clawgym_jax.checkpoints import gguf, hf
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import write_json
+from clawgym_jax.parallel.host import keep_memory
 from clawgym_jax.serve import http, precision
 from clawgym_jax.serve.engine import Engine, EngineError
 
@@ -51,10 +52,12 @@ _POLICY_VERSION = flags.DEFINE_integer(
     "policy_version", 0, "Version stamped on sampled tokens.", 0
 )
 
+_HEAP = 0.3  # share of the machine's memory; a trainer may run beside it
 _LAST_WORDS = 5.0  # seconds to answer those who wait when the server ends
 
 
 def main() -> dict[str, Any]:
+  keep_memory(_HEAP)
   ready_file = Path(_READY_FILE.value) if _READY_FILE.value else None
   if ready_file:
     ready_file.unlink(missing_ok=True)  # of an earlier run
@@ -111,12 +114,8 @@ def _serve(
 def _load(path: Path) -> Engine:
   if not path.exists():
     raise UserError(f"--checkpoint={path} does not exist")
-  if path.suffix == ".gguf":
-    from clawgym_jax.checkpoints import gguf
-
-    model, tokenizer = gguf.load(path)
-  else:
-    model, tokenizer = hf.load(path)
+  load = gguf.load if path.suffix == ".gguf" else hf.load
+  model, tokenizer = load(path)
   dtype, reason = precision.choose(
       _COMPUTE_DTYPE.value, model.config, _SLOTS.value
   )

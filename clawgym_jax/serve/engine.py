@@ -63,7 +63,8 @@ class Engine:
     policy_version: of the first weights.
     max_queue: requests that may wait; beyond, `Busy`.
     decode_steps: tokens a slot may gain in one device call.
-    prefill_rows, prefill_widths: the shapes that prefill is cut into.
+    prefill_shapes: the [rows, width] that prefill is cut into; each is a
+      program to compile. Wider ones pay on accelerators.
     call_deadline: seconds after which a step counts as stalled.
     compute_dtype: of matrix operands, weights served and cache; the model's
       own by default.
@@ -83,8 +84,7 @@ class Engine:
       policy_version: int = 0,
       max_queue: int = 4096,
       decode_steps: int = 8,
-      prefill_rows: Sequence[int] = (1, 4),
-      prefill_widths: Sequence[int] = (16, 64, 256),
+      prefill_shapes: Sequence[tuple[int, int]] = ((1, 32), (4, 32), (1, 128)),
       call_deadline: float = 120.0,
       compute_dtype: jnp.dtype | None = None,
   ):
@@ -105,8 +105,9 @@ class Engine:
         slots=slots,
         max_len=max_len,
         steps=decode_steps,
-        rows=tuple(sorted({min(rows, slots) for rows in prefill_rows} | {1})),
-        widths=tuple(sorted({min(w, max_len) for w in prefill_widths})),
+        prefill_shapes=sorted(
+            {(min(rows, slots), min(width, max_len)) for rows, width in prefill_shapes}
+        ),
     )
     self._version = policy_version
     self._params = self._programs.convert(nnx.state(model, nnx.Param))
@@ -272,7 +273,7 @@ class Engine:
     """One prefill call; False when none is needed."""
     for copy in self._slots.share():
       self._programs.copy(copy)
-    call = self._slots.next_prefill(self._programs.rows, self._programs.widths)
+    call = self._slots.next_prefill(self._programs.prefill_shapes)
     if call is None:
       return False
     self._programs.prefill(self._params, call)

@@ -9,6 +9,7 @@ prompt token is read by the first decode step, so the head runs in one place.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -81,8 +82,7 @@ class Programs:
     slots: rows of the cache.
     max_len: places of a row, the one for padding included.
     steps: most decode steps a call.
-    rows: numbers of rows of a prefill call, ascending.
-    widths: numbers of tokens a row of a prefill call, ascending.
+    prefill_shapes: [rows, width] of prefill calls; rows at most `slots`.
   """
 
   def __init__(
@@ -93,14 +93,12 @@ class Programs:
       slots: int,
       max_len: int,
       steps: int,
-      rows: tuple[int, ...],
-      widths: tuple[int, ...],
+      prefill_shapes: Sequence[tuple[int, int]],
   ):
     self.slots = slots
     self.max_len = max_len
     self.steps = steps
-    self.rows = rows
-    self.widths = widths
+    self.prefill_shapes = tuple(prefill_shapes)
     # Committed from the start: placement is part of a compiled program's key.
     self._sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     self._cache = jax.device_put(
@@ -140,18 +138,14 @@ class Programs:
     """
     count_compiles()
     self.copy(Copy(0, 0, 0))
-    for count in self.rows:
-      for width in self.widths:
-        shape = (count, width)
-        self.prefill(
-            params,
-            Prefill(
-                np.arange(count, dtype=np.int32),
-                np.zeros(shape, np.int32),
-                np.full(shape, self.max_len - 1, np.int32),
-                (),
-            ),
-        )
+    for shape in self.prefill_shapes:
+      call = Prefill(
+          slots=np.arange(shape[0], dtype=np.int32),
+          tokens=np.zeros(shape, np.int32),
+          positions=np.full(shape, self.max_len - 1, np.int32),
+          counts=(),
+      )
+      self.prefill(params, call)
     self.decode(params, DecodeInput.empty(self.slots), hurry=False)
     jax.block_until_ready(self._cache)
     self._thread = threading.get_ident()

@@ -9,6 +9,7 @@ the position of its last token. Plain numpy, owned by one thread; no device.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from clawgym_jax.serve.requests import Request
 
 _WORTH_WAITING = 16  # tokens; for less, only where nothing is left to prefill
+_CALL_COST = 16  # tokens that a prefill call costs on top of its own
 
 
 @dataclass(frozen=True)
@@ -109,33 +111,26 @@ class Slots:
         self.filled[slot] = copy.length
     return copies
 
-  def next_prefill(self, rows: tuple[int, ...], widths: tuple[int, ...]) -> Prefill | None:
-    """The next call; None when nothing is pending.
-
-    Args:
-      rows: allowed numbers of rows, ascending, from 1.
-      widths: allowed numbers of tokens a row, ascending.
+  def next_prefill(self, shapes: Sequence[tuple[int, int]]) -> Prefill | None:
+    """The next call, of the [rows, width] that wastes least; None if none is due.
 
     A slot waits for an earlier one that is about to compute its prefix.
     """
-    ready: list[int] = []
-    pending = self.pending()
-    for index, slot in enumerate(pending):
-      wanted = self.tokens[slot, : self.need[slot]]
-      planned = self._common(wanted, self.need)
-      most = max((planned[earlier] for earlier in pending[:index]), default=0)
-      gain = most - self.filled[slot]
-      if gain < _WORTH_WAITING and not (gain > 0 and most == self.need[slot]):
-        ready.append(slot)
+    ready = self._ready()
     if not ready:
       return None
-    chosen = ready[: rows[-1]]
-    count = next(r for r in rows if r >= len(chosen))
-    left = max(int(self.need[s] - self.filled[s]) for s in chosen)
-    width = next((w for w in widths if w >= left), widths[-1])
+    left = [int(self.need[slot] - self.filled[slot]) for slot in ready]
+
+    def useful(shape: tuple[int, int]) -> float:
+      rows, width = shape
+      tokens = sum(min(width, count) for count in left[:rows])
+      return tokens / (rows * width + _CALL_COST)
+
+    rows, width = max(shapes, key=useful)
+    chosen = ready[:rows]
     others = [s for s in range(self.count) if s not in chosen]
-    tokens = np.zeros((count, width), np.int32)
-    positions = np.full((count, width), self.length - 1, np.int32)
+    tokens = np.zeros((rows, width), np.int32)
+    positions = np.full((rows, width), self.length - 1, np.int32)
     counts = []
     for row, slot in enumerate(chosen):
       start = int(self.filled[slot])
@@ -143,7 +138,7 @@ class Slots:
       counts.append(stop - start)
       tokens[row, : stop - start] = self.tokens[slot, start:stop]
       positions[row, : stop - start] = np.arange(start, stop)
-    slots = np.array(chosen + others[: count - len(chosen)], np.int32)
+    slots = np.array(chosen + others[: rows - len(chosen)], np.int32)
     return Prefill(slots, tokens, positions, tuple(counts))
 
   def prefilled(self, call: Prefill) -> None:
@@ -167,6 +162,19 @@ class Slots:
   def invalidate(self) -> None:
     """Forgets all KV: the weights have changed."""
     self.filled[:] = 0
+
+  def _ready(self) -> list[int]:
+    """Pending slots that gain nothing by waiting for an earlier one."""
+    ready: list[int] = []
+    pending = self.pending()
+    for index, slot in enumerate(pending):
+      wanted = self.tokens[slot, : self.need[slot]]
+      planned = self._common(wanted, self.need)
+      most = max((planned[earlier] for earlier in pending[:index]), default=0)
+      gain = most - self.filled[slot]
+      if gain < _WORTH_WAITING and not (gain > 0 and most == self.need[slot]):
+        ready.append(slot)
+    return ready
 
   def _touch(self, slot: int) -> None:
     self._clock += 1

@@ -15,10 +15,9 @@ SHAPES = dict(
     slots=4,
     max_len=128,
     decode_steps=4,
-    prefill_rows=(1, 2),
-    prefill_widths=(8, 32),
+    prefill_shapes=((1, 8), (2, 8), (2, 32)),
 )
-FEW_SHAPES = SHAPES | dict(prefill_rows=(1,), prefill_widths=(32,))
+FEW_SHAPES = SHAPES | dict(prefill_shapes=((1, 32),))
 
 
 @pytest.fixture(scope="module", params=["llama", "qwen3"])

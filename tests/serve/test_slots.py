@@ -2,12 +2,10 @@
 
 from concurrent.futures import Future
 
-import numpy as np
-
 from clawgym_jax.serve.requests import Request, Sampling
 from clawgym_jax.serve.slots import Copy, Slots
 
-ROWS, WIDTHS = (1, 2), (8, 32)
+SHAPES = ((1, 8), (1, 32), (2, 8), (2, 32))
 
 
 def request(ids, max_tokens=4):
@@ -17,7 +15,7 @@ def request(ids, max_tokens=4):
 def run(slots, ids):
   """A request from arrival to its end; the slot it had and the copy made."""
   slot, copy = slots.place(request(ids))
-  while call := slots.next_prefill(ROWS, WIDTHS):
+  while call := slots.next_prefill(SHAPES):
     slots.prefilled(call)
   slots.extend(slot, [7, 8])
   slots.release(slot)
@@ -62,7 +60,7 @@ def test_samples_of_one_prompt_wait_for_the_first_and_copy():
   assert all(copy is None for _, copy in placed)
   for width in (32, 27):
     slots.share()
-    call = slots.next_prefill(ROWS, WIDTHS)
+    call = slots.next_prefill(SHAPES)
     assert call.counts == (width,)  # the others wait
     slots.prefilled(call)
   assert {c.length for c in slots.share()} == {59}
@@ -71,21 +69,22 @@ def test_samples_of_one_prompt_wait_for_the_first_and_copy():
 
 def test_different_prompts_share_a_prefill_call():
   slots = Slots(4, 128)
-  for start in (100, 200, 300):
-    slots.place(request(range(start, start + 12)))
-  call = slots.next_prefill(ROWS, WIDTHS)
-  assert call.tokens.shape == (2, 32) and call.counts == (11, 11)
-  assert (call.positions[:, 11:] == 127).all()
+  for start, length in ((100, 21), (200, 31), (300, 9)):
+    slots.place(request(range(start, start + length)))
+  call = slots.next_prefill(SHAPES)
+  assert call.tokens.shape == (2, 32) and call.counts == (20, 30)
+  assert (call.positions[0, 20:] == 127).all()
   slots.prefilled(call)
-  call = slots.next_prefill(ROWS, WIDTHS)
-  assert call.tokens.shape == (1, 32) and call.counts == (11,)
+  call = slots.next_prefill(SHAPES)
+  assert call.tokens.shape == (1, 8) and call.counts == (8,)
+  assert call.positions[0].tolist() == list(range(8))
 
 
 def test_padding_rows_are_rows_of_their_own():
   slots = Slots(4, 128)
   for start in (100, 200, 300):
     slots.place(request(range(start, start + 12)))
-  call = slots.next_prefill((1, 4), WIDTHS)
+  call = slots.next_prefill([(4, 32)])
   assert sorted(call.slots.tolist()) == [0, 1, 2, 3] and len(call.counts) == 3
   assert (call.positions[3] == 127).all()
 
@@ -93,15 +92,15 @@ def test_padding_rows_are_rows_of_their_own():
 def test_after_new_weights_the_running_are_filled_again():
   slots = Slots(2, 128)
   slot, _ = slots.place(request(range(100, 112)))
-  slots.prefilled(slots.next_prefill(ROWS, WIDTHS))
+  slots.prefilled(slots.next_prefill(SHAPES))
   slots.extend(slot, [5, 6, 7])
   slots.invalidate()
   assert slots.pending() == [slot] and not slots.decodable()
-  call = slots.next_prefill(ROWS, WIDTHS)
-  np.testing.assert_array_equal(
-      call.tokens[0, :14], [*range(100, 112), 5, 6]
-  )
-  slots.prefilled(call)
+  filled = []
+  while call := slots.next_prefill(SHAPES):
+    filled += call.tokens[0, : call.counts[0]].tolist()
+    slots.prefilled(call)
+  assert filled == [*range(100, 112), 5, 6]
   assert slots.decodable() == [slot]
 
 
