@@ -19,6 +19,10 @@ place: donate it to the jitted step, or every step copies it. A decode loop:
     hidden, cache = model(tokens, positions, cache=cache)
     return model.logits(hidden[:, -1]), cache
 
+bfloat16 is stored as its bits, in uint16: XLA on a CPU widens a bfloat16
+scatter, and would convert the whole cache to float32 and back at every step.
+`stored` and `loaded` go from one to the other.
+
 Prefill is the same call with [batch, time] tokens and `rows=` the cache rows
 that the sequences own; pad tokens at the right with position length - 1. New
 weights: `params = jax.jit(serving_params, ...)(training_params, dtype)`.
@@ -57,12 +61,31 @@ class KVCache(NamedTuple):
 def init_cache(
     config: ModelConfig, batch: int, length: int, dtype: jnp.dtype
 ) -> KVCache:
-  """An empty cache of `batch` rows; `length` counts the reserved last slot."""
+  """An empty cache of `batch` rows; `length` counts the reserved last slot.
+
+  `dtype` is float32 or bfloat16, whatever stores it.
+  """
   shape = (batch, config.num_key_value_heads, length, config.head_dim)
+
+  zeros = stored(jnp.zeros((), dtype))
 
   def empty() -> tuple[jax.Array, ...]:
     return tuple(
-        jnp.zeros(shape, dtype) for _ in range(config.num_hidden_layers)
+        jnp.full(shape, zeros) for _ in range(config.num_hidden_layers)
     )
 
   return KVCache(keys=empty(), values=empty())
+
+
+def stored(x: jax.Array) -> jax.Array:
+  """float32 as it is, bfloat16 as its bits."""
+  if x.dtype == jnp.bfloat16:
+    return jax.lax.bitcast_convert_type(x, jnp.uint16)
+  return x
+
+
+def loaded(x: jax.Array) -> jax.Array:
+  """The inverse of `stored`."""
+  if x.dtype == jnp.uint16:
+    return jax.lax.bitcast_convert_type(x, jnp.bfloat16)
+  return x

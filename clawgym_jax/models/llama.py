@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from clawgym_jax.models.cache import loaded, stored
 from clawgym_jax.models.config import ModelConfig
 from clawgym_jax.models.layers.attention import cached_attention, tree_attention
 from clawgym_jax.models.layers.linear import Linear
@@ -56,8 +57,9 @@ class Attention(nnx.Module):
       out = tree_attention(query, key, value, end, self.compute_dtype)
     else:
       at = jnp.arange(batch)[:, None] if rows is None else rows[:, None]
-      keys = cache[0].at[at, :, positions].set(key.astype(cache[0].dtype))
-      values = cache[1].at[at, :, positions].set(value.astype(cache[1].dtype))
+      dtype = loaded(cache[0][:0]).dtype
+      keys = cache[0].at[at, :, positions].set(stored(key.astype(dtype)))
+      values = cache[1].at[at, :, positions].set(stored(value.astype(dtype)))
       cache = (keys, values)
       if rows is not None:
         keys, values = keys[rows], values[rows]
