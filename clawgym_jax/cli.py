@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -27,6 +28,8 @@ def run(main: Callable[[], dict[str, Any] | None]) -> None:
   """Parses flags, runs `main` and prints its summary; never returns."""
 
   def body(argv: list[str]) -> None:
+    # A shell starts background programs with SIGINT ignored; they stop on it too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if len(argv) > 1:
       _fail(f"unexpected argument {argv[1]!r}: every option is a --flag=value")
     try:

@@ -53,6 +53,7 @@ class Settings:
   max_tokens: int
   max_turns: int
   slots: int
+  minutes: dict[str, float]  # what each stage took on two cores, for the estimate
 
 
 SMOLLM2 = Settings(
@@ -67,7 +68,11 @@ SMOLLM2 = Settings(
     max_tokens=96,
     max_turns=5,
     slots=16,
-)
+    minutes={
+        "audit": 2.5, "teacher": 1.2, "base": 0.5, "sft": 10, "eval_null": 0.2,
+        "eval_base": 1.5, "eval_sft": 1.5, "rl": 6.5, "eval_rl": 1.5, "export": 0.3,
+    },
+)  # fmt: skip
 TINY = Settings(
     model="tiny",
     train_tasks=60,
@@ -80,16 +85,19 @@ TINY = Settings(
     max_tokens=48,
     max_turns=2,
     slots=8,
-)
+    minutes={
+        "audit": 0.5, "teacher": 0.2, "base": 0.1, "sft": 0.5, "eval_null": 0.1,
+        "eval_base": 0.4, "eval_sft": 0.4, "rl": 0.6, "eval_rl": 0.4, "export": 0.1,
+    },
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Stage:
-  """One step of the road. `minutes` is what it took on two cores, for the estimate."""
+  """One step of the road."""
 
   name: str
   title: str
-  minutes: float
   body: Callable[[], None]
 
 
@@ -101,17 +109,17 @@ class Demo:
     self.out = out
     self.logs = out / "logs"
     self.stages = [
-        Stage("tasks", "Synthesise tasks with mock workspaces", 0.2, self.tasks),
-        Stage("audit", "Audit: solvable, and not by cheating", 1.5, self.audit),
-        Stage("teacher", "Roll out a scripted teacher in sandboxes", 1.0, self.teacher),
-        Stage("base", "Import the base model", 0.3, self.base),
-        Stage("sft", "Supervised fine-tuning on the teacher's steps", 9.5, self.sft),
-        Stage("eval_null", "Evaluate doing nothing", 0.1, lambda: self.evaluate("null")),
-        Stage("eval_base", "Evaluate the base model", 1.2, lambda: self.evaluate("base")),
-        Stage("eval_sft", "Evaluate after SFT", 1.2, lambda: self.evaluate("sft")),
-        Stage("rl", "Reinforcement learning (GRPO) in sandboxes", 6.0, self.rl),
-        Stage("eval_rl", "Evaluate after RL", 1.2, lambda: self.evaluate("rl")),
-        Stage("export", "Export to Hugging Face format", 0.2, self.export),
+        Stage("tasks", "Synthesise tasks with mock workspaces", self.tasks),
+        Stage("audit", "Audit: solvable, and not by cheating", self.audit),
+        Stage("teacher", "Roll out a scripted teacher in sandboxes", self.teacher),
+        Stage("base", "Import the base model", self.base),
+        Stage("sft", "Supervised fine-tuning on the teacher's steps", self.sft),
+        Stage("eval_null", "Evaluate doing nothing", lambda: self.evaluate("null")),
+        Stage("eval_base", "Evaluate the base model", lambda: self.evaluate("base")),
+        Stage("eval_sft", "Evaluate after SFT", lambda: self.evaluate("sft")),
+        Stage("rl", "Reinforcement learning (GRPO) in sandboxes", self.rl),
+        Stage("eval_rl", "Evaluate after RL", lambda: self.evaluate("rl")),
+        Stage("export", "Export to Hugging Face format", self.export),
     ]
 
   def run(self) -> dict[str, Any]:
@@ -121,8 +129,15 @@ class Demo:
       for index, stage in enumerate(self.stages):
         if self._record(stage).exists():
           continue
-        left = sum(s.minutes for s in self.stages[index:] if not self._record(s).exists())
-        _say(f"[{index + 1}/{len(self.stages)}] {stage.title} (about {left:.0f} min to the end)")
+        left = sum(
+            self.settings.minutes.get(s.name, 0.1)
+            for s in self.stages[index:]
+            if not self._record(s).exists()
+        )
+        _say(
+            f"[{index + 1}/{len(self.stages)}] {stage.title}"
+            f" (about {left:.0f} min to the end)"
+        )
         start = time.time()
         stage.body()
         write_json(
@@ -333,12 +348,14 @@ def _config(name: str) -> Path:
 
 
 def _score_line(name: str, summary: dict[str, Any]) -> str:
-  low, high = summary["interval"]
-  return (
-      f"  {name:5} {100 * summary['mean']:5.1f} %   95 % interval {100 * low:.1f} to"
-      f" {100 * high:.1f}   {summary['scored'] + summary['truncated']} of"
-      f" {summary['planned']} tasks scored"
-  )
+  judged = summary["scored"] + summary["truncated"]
+  line = f"  {name:5} "
+  if summary["mean"] is not None:
+    line += f"{100 * summary['mean']:5.1f} %   "
+  if summary["interval"] is not None:
+    low, high = summary["interval"]
+    line += f"95 % interval {100 * low:.1f} to {100 * high:.1f}   "
+  return line + f"{judged} of {summary['planned']} tasks scored"
 
 
 def _say(line: str) -> None:

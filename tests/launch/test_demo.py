@@ -1,0 +1,79 @@
+"""The demo keeps what it finished, refuses what is not its own, and runs whole."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from clawgym_jax.contracts.errors import UserError
+from launch import demo
+from tests.conftest import ROOT
+
+
+def test_another_run_is_never_mixed_in(tmp_path):
+  out = tmp_path / "demo"
+  demo.Demo(demo.TINY, out)._claim()
+  demo.Demo(demo.TINY, out)._claim()
+  with pytest.raises(UserError, match="other settings.*DEMO_DIR"):
+    demo.Demo(demo.SMOLLM2, out)._claim()
+  (tmp_path / "mine").mkdir()
+  (tmp_path / "mine" / "thesis.tex").touch()
+  with pytest.raises(UserError, match="holds other files"):
+    demo.Demo(demo.TINY, tmp_path / "mine")._claim()
+  assert os.listdir(tmp_path / "mine") == ["thesis.tex"]
+
+
+def test_finished_stages_are_not_done_again(tmp_path):
+  run = demo.Demo(demo.TINY, tmp_path / "demo")
+  done = []
+  run.stages = [
+      demo.Stage(name, name, lambda name=name: done.append(name)) for name in "abc"
+  ]
+  run.report = lambda: {}
+
+  def stop():
+    raise UserError("the disk is full")
+
+  run.stages[1] = demo.Stage("b", "b", stop)
+  with pytest.raises(UserError):
+    run.run()
+  assert done == ["a"]
+  run.stages[1] = demo.Stage("b", "b", lambda: done.append("b"))
+  run.run()
+  run.run()
+  assert done == ["a", "b", "c"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_whole_road_survives_interruptions(tmp_path):
+  """Ctrl-C and kill -9 in the middle; the same command ends with a report."""
+  out = tmp_path / "demo"
+  command = [sys.executable, "-m", "launch.demo", "--model=tiny", f"--out={out}", "--json"]
+  for marker, number in (("teacher", signal.SIGINT), ("eval_base", signal.SIGKILL)):
+    before = out / "stages" / f"{marker}.json"
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
+    while not before.exists():
+      assert process.poll() is None
+      time.sleep(0.2)
+    time.sleep(3)
+    process.send_signal(number)
+    assert process.wait(120) == (130 if number == signal.SIGINT else -number)
+  done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=1500)
+  assert done.returncode == 0
+  summary = json.loads(done.stdout.splitlines()[-1])
+  assert summary["scores"]["null"]["mean"] == 0.0
+  assert all(s["unscored"] == 0 for s in summary["scores"].values())
+  assert "<html" in (out / "report.html").read_text()[:2000]
+  torch = pytest.importorskip("torch")
+  transformers = pytest.importorskip("transformers")
+  model = transformers.AutoModelForCausalLM.from_pretrained(out / "export")
+  tokenizer = transformers.AutoTokenizer.from_pretrained(out / "export")
+  ids = tokenizer.apply_chat_template(
+      [{"role": "user", "content": "hello"}], add_generation_prompt=True, return_dict=False
+  )
+  assert model(torch.tensor([ids])).logits.shape[-1] == len(tokenizer)
