@@ -27,7 +27,7 @@ def get_config() -> RlConfig:
           peak_lr=5e-6, schedule="constant", warmup_fraction=0.0, beta2=0.99
       ),
       saving=Saving(every_steps=4, keep=1),
-      row_length=2048,
-      micro_rows=1,
+      row_length=1024,
+      micro_rows=2,
       steps=20,
   )

@@ -18,6 +18,6 @@ def get_config() -> RlConfig:
       objective=Objective(),
       optimizer=Optimizer(peak_lr=1e-4, schedule="constant", warmup_fraction=0.0),
       saving=Saving(every_steps=1),
-      row_length=512,
+      row_length=1024,
       steps=2,
   )

@@ -15,7 +15,7 @@ import grain
 import numpy as np
 
 from clawgym_jax.contracts.errors import require
-from clawgym_jax.data.batch import capacity, collate
+from clawgym_jax.data.batch import collate
 from clawgym_jax.data.packing import plan
 from clawgym_jax.data.sequence import Sequence
 from clawgym_jax.data.tree import Tree
@@ -44,10 +44,8 @@ class Batches:
     )
     self.plan = plan(sequences, row_length, share=share_prefixes)
     self._batch_rows = batch_rows
-    self.capacity = capacity(
-        max(sum(sequences[i].trained_tokens for i in row) for row in self.plan),
-        row_length,
-    )
+    most = max(sum(sequences[i].trained_tokens for i in row) for row in self.plan)
+    self.capacity = min(row_length, -(-most // 32) * 32)
 
     def build(indices: list[int]):
       members = (sequences[i] for i in indices)

@@ -64,25 +64,25 @@ class Learner:
         total += objective.kl_coef * sums["kl"]
       return total, sums
 
-    self.updates = Updates(self.graphdef, loss, self.config.optimizer)
+    self.updates = Updates(
+        self.graphdef, self.params, loss, self.config.optimizer, self.mesh
+    )
     self.optimizer = self.updates.initial(self.params)
     self._slots = 1  # only grows: fewer compiles
     self._score = jax.jit(self._scored)
-    self._rng = np.random.default_rng(self.config.seed)
 
   def _scored(self, params: nnx.State, batch: Batch) -> jax.Array:
-    self.updates.compiles += 1
     model = nnx.merge(self.graphdef, params)
     return trained_scores(model, batch, self.config.rollouts.temperature)[0]
 
-  def learn(self, experience: Experience, rate: float) -> Metrics:
+  def learn(self, experience: Experience, rate: float, step: int) -> Metrics:
     """Updates the weights; seconds and means over trained tokens.
 
-    `experience` must have rows. Old log-probs and the advantages' scale are
+    `experience` must have rows; `step` seeds their order. Old log-probs and the advantages' scale are
     those of before the first of `config.updates_per_step` updates.
     """
     started = time.monotonic()
-    batches = self._batches(experience)
+    batches = self._batches(experience, step)
     for batch in batches:
       batch["old_logprobs"] = np.asarray(self._score(self.params, place(batch, self.mesh)))
       if self.reference is not None:
@@ -122,9 +122,10 @@ class Learner:
         "seconds_update": time.monotonic() - scored,
     }
 
-  def _batches(self, experience: Experience) -> list[dict[str, np.ndarray]]:
+  def _batches(self, experience: Experience, step: int) -> list[dict[str, np.ndarray]]:
     """Micro-batches of one shape, rows in an order drawn anew."""
-    rows = [experience.rows[i] for i in self._rng.permutation(len(experience.rows))]
+    order = np.random.default_rng((self.config.seed, step))
+    rows = [experience.rows[i] for i in order.permutation(len(experience.rows))]
     most = max(int((row.loss_weight > 0).sum()) for row in rows)
     self._slots = max(self._slots, capacity(most, self.config.row_length))
     size = self.config.micro_rows

@@ -30,10 +30,11 @@ from clawgym_jax.rl.learner import Learner
 from clawgym_jax.rl.rollouts import Rollouts
 from clawgym_jax.rl.rows import Experience, experience
 from clawgym_jax.serve import Engine
+from clawgym_jax.sft.compiles import CompileCount
 from clawgym_jax.sft.optimizer import learning_rate
 from clawgym_jax.sft.session import Metrics, StopSignals, claim_folder
 from clawgym_jax.sft.setup import load_model, mesh_of
-from clawgym_jax.sft.updates import LossWatch
+from clawgym_jax.sft.updates import Watch
 
 
 def train(config: RlConfig) -> dict[str, Any]:
@@ -45,6 +46,7 @@ def train(config: RlConfig) -> dict[str, Any]:
   tasks = _check(config)
   out = claim_folder(config, {"tasks": _digest(tasks)})
   began = time.monotonic()
+  compiles = CompileCount()
   with StopSignals() as stop, mesh_of(config.mesh, config.micro_rows) as mesh:
     model, tokenizer = load_model(
         config.model, lambda: [(t / "task.json").read_text() for t in tasks], config.seed
@@ -64,7 +66,7 @@ def train(config: RlConfig) -> dict[str, Any]:
       done = restored.step
       print(f"continuing after step {done}", file=sys.stderr)
     metrics = Metrics(out / "metrics.jsonl", done=done)
-    watch = LossWatch()
+    watch = Watch()
     saved = done
 
     def save() -> None:
@@ -90,7 +92,9 @@ def train(config: RlConfig) -> dict[str, Any]:
       ):
         try:
           while done < config.steps:
+            compiled = compiles.count
             line = _step(config, learner, engine, rollouts, tasks, done, bar)
+            line["compiles"] = compiles.count - compiled
             done += 1
             metrics.write(line)
             watch.see(line)
@@ -139,7 +143,7 @@ def _step(
   rate = learning_rate(config.optimizer, step, config.steps)
   line |= {"step": step + 1, "learning_rate": rate, "gradient_norm": 0.0}
   if made.rows:
-    line |= learner.learn(made, rate)
+    line |= learner.learn(made, rate, step)
   learned = time.monotonic()
   engine.update_weights(learner.params, step + 1)
   rollouts.pool.set_policy_version(step + 1)
@@ -152,7 +156,6 @@ def _step(
       "seconds": ended - started,
       "seconds_rollout": rolled - started,
       "seconds_sync": ended - learned,
-      "compiles": learner.updates.compiles,
       "engine_recompiles": engine.recompiles,
   }
 
@@ -241,7 +244,7 @@ def _digest(tasks: Sequence[Path]) -> str:
   return digest.hexdigest()
 
 
-def _summary(out: Path, metrics: Metrics, watch: LossWatch) -> dict[str, Any]:
+def _summary(out: Path, metrics: Metrics, watch: Watch) -> dict[str, Any]:
   lines = metrics.lines
   edge = max(1, len(lines) // 4)
   mean = lambda part: sum(l["reward_mean"] for l in part) / len(part) if part else None

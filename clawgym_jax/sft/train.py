@@ -27,11 +27,12 @@ from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.data import chats
 from clawgym_jax.data.pipeline import Batches
 from clawgym_jax.sft.budget import Budget
+from clawgym_jax.sft.compiles import CompileCount
 from clawgym_jax.sft.optimizer import learning_rate
 from clawgym_jax.sft.scores import supervised_loss
 from clawgym_jax.sft.session import Metrics, StopSignals, claim_folder
 from clawgym_jax.sft.setup import load_model, mesh_of, place
-from clawgym_jax.sft.updates import LossWatch, Updates
+from clawgym_jax.sft.updates import Updates, Watch
 
 
 def train(config: SftConfig) -> dict[str, Any]:
@@ -45,6 +46,7 @@ def train(config: SftConfig) -> dict[str, Any]:
   lines = chats.read_chats(path)
   digest = hashlib.sha256(path.read_bytes()).hexdigest()
   out = claim_folder(config, {"chats": digest})
+  compiles = CompileCount()
   with StopSignals() as stop, mesh_of(config.mesh, micro_rows) as mesh:
     model, tokenizer = load_model(
         config.model, lambda: chats.texts(lines), config.seed
@@ -60,7 +62,7 @@ def train(config: SftConfig) -> dict[str, Any]:
         process_count=jax.process_count(),
     )
     graphdef, params = nnx.split(model, nnx.Param)
-    updates = Updates(graphdef, supervised_loss, config.optimizer)
+    updates = Updates(graphdef, params, supervised_loss, config.optimizer, mesh)
     optimizer = updates.initial(params)
     saves = orbax.Checkpoints(out / "checkpoints", keep=config.saving.keep)
     budget = Budget(batches.steps(config.epochs), config.max_seconds)
@@ -74,7 +76,7 @@ def train(config: SftConfig) -> dict[str, Any]:
       batches.state = restored.data["batches"]
       budget.settle(restored.data["steps"])
     metrics = Metrics(out / "metrics.jsonl", done=done)
-    watch = LossWatch()
+    watch = Watch()
     print(_opening(corpus, batches, budget, done), file=sys.stderr)
 
     def save() -> None:
@@ -91,6 +93,7 @@ def train(config: SftConfig) -> dict[str, Any]:
     with cli.progress(budget.steps, "sft", done=done, unit="step") as bar:
       while done < budget.steps:
         started = time.monotonic()
+      compiled = compiles.count
         batch = next(batches)
         weight = float(batch["weight"].sum())
         sums = None
@@ -104,7 +107,7 @@ def train(config: SftConfig) -> dict[str, Any]:
         line |= {
             "seconds": seconds,
             "tokens_per_second": line["tokens"] / seconds,
-            "compiles": updates.compiles,
+            "compiles": compiles.count - compiled,
         }
         metrics.write(line)
         watch.see(line)
@@ -116,7 +119,7 @@ def train(config: SftConfig) -> dict[str, Any]:
           save()
         stop.raise_if_requested()
     hf.save(out / "hf", nnx.merge(graphdef, params), tokenizer)
-  return _summary(out, metrics, corpus, watch, updates)
+  return _summary(out, metrics, corpus, watch)
 
 
 def _check(config: SftConfig) -> int:
@@ -177,7 +180,7 @@ def _opening(corpus: chats.Corpus, batches: Batches, budget: Budget, done: int) 
 
 
 def _summary(
-    out: Path, metrics: Metrics, corpus: chats.Corpus, watch: LossWatch, updates: Updates
+    out: Path, metrics: Metrics, corpus: chats.Corpus, watch: Watch
 ) -> dict[str, Any]:
   lines = metrics.lines
   return {
@@ -192,7 +195,6 @@ def _summary(
       "chats": len(corpus.sequences),
       "truncated": corpus.truncated,
       "dropped": corpus.dropped,
-      "compiles": updates.compiles,
       "batches_without_loss": watch.empty,
       "updates_skipped": watch.skipped,
   }

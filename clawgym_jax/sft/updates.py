@@ -30,16 +30,23 @@ Sums = tuple[nnx.State, dict[str, jax.Array]]  # gradients, and sums to report
 
 
 class Updates:
-  """The compiled parts of one trainer's step; `compiles` counts programs.
+  """The compiled parts of one trainer's step.
 
   Args:
-    graphdef: of the model, from `nnx.split(model, nnx.Param)`.
+    graphdef, params: of the model, from `nnx.split(model, nnx.Param)`.
     loss: gives a summed loss and sums to report, from a model and a batch.
     config: the optimizer.
+    mesh: what `params` are laid out on; None on one device.
   """
 
-  def __init__(self, graphdef: nnx.GraphDef, loss: Loss, config: base.Optimizer):
-    self.compiles = 0
+  def __init__(
+      self,
+      graphdef: nnx.GraphDef,
+      params: nnx.State,
+      loss: Loss,
+      config: base.Optimizer,
+      mesh: jax.sharding.Mesh | None = None,
+  ):
     optimizer = transformation(config)
 
     def gradients(params: nnx.State, batch: Batch, denominator: jax.Array) -> Sums:
@@ -49,16 +56,10 @@ class Updates:
 
       return jax.grad(scaled, has_aux=True)(params)
 
-    def start(params, batch, denominator):
-      self.compiles += 1
-      return gradients(params, batch, denominator)
-
     def add(sums, params, batch, denominator):
-      self.compiles += 1
       return jax.tree.map(jnp.add, sums, gradients(params, batch, denominator))
 
     def apply(params, state, grads, rate):
-      self.compiles += 1
       norm = optax.tree.norm(grads)
 
       def update(params, state, grads):
@@ -70,10 +71,13 @@ class Updates:
       )
       return params, state, norm
 
-    self.initial = jax.jit(optimizer.init)
-    self._start = jax.jit(start)
+    layouts = None, None, None
+    if mesh is not None:
+      layouts = _layouts(optimizer, params, mesh)
+    self.initial = jax.jit(optimizer.init, out_shardings=layouts[1])
+    self._start = jax.jit(gradients)
     self._add = jax.jit(add, donate_argnums=0)
-    self.apply = jax.jit(apply, donate_argnums=(0, 1))
+    self.apply = jax.jit(apply, donate_argnums=(0, 1), out_shardings=layouts)
 
   def accumulate(
       self, sums: Sums | None, params: nnx.State, batch: Batch, denominator: float
@@ -85,20 +89,43 @@ class Updates:
     return self._add(sums, params, batch, denominator)
 
 
-class LossWatch:
+def _layouts(
+    optimizer: optax.GradientTransformation, params: nnx.State, mesh: jax.sharding.Mesh
+) -> tuple[Any, Any, Any]:
+  """Shardings of weights, optimizer state and norm: moments lie as their weights."""
+  everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+  state = optax.tree.map_params(
+      optimizer,
+      lambda _, param: param.sharding,
+      jax.eval_shape(optimizer.init, params),
+      params,
+      transform_non_params=lambda _: everywhere,
+  )
+  return jax.tree.map(lambda param: param.sharding, params), state, everywhere
+
+
+class Watch:
   """Counts steps that taught nothing, and ends a run that can't go on.
 
   `empty`: steps without a trained token. `skipped`: updates left out because
-  the gradient was not finite; three in a row are a `UserError`.
+  the gradient was not finite; three in a row are a `UserError`. Says so when
+  a step after the second of this life compiles something.
   """
 
   def __init__(self) -> None:
     self.empty = 0
     self.skipped = 0
     self._in_a_row = 0
+    self._steps = 0
 
   def see(self, line: dict[str, Any]) -> None:
-    """Looks at a step's `trained_tokens` and `gradient_norm` (None: not finite)."""
+    """Looks at a step's metrics; `gradient_norm` None means not finite."""
+    self._steps += 1
+    if self._steps > 2 and line["compiles"]:
+      print(
+          f"note: step {line['step']} compiled {line['compiles']} programs anew",
+          file=sys.stderr,
+      )
     if not line["trained_tokens"]:
       self.empty += 1
       print(

@@ -19,7 +19,7 @@ VOCAB = 320
 def engine():
   with Engine(
       create.tiny_qwen3(VOCAB), None, slots=4, max_len=64,
-      prefill_rows=(1,), prefill_widths=(16,), decode_steps=4,
+      prefill_shapes=((1, 16),), decode_steps=4,
   ) as engine:  # fmt: skip
     yield engine
 
@@ -41,7 +41,7 @@ def test_engine_and_trainer_agree_and_nothing_drifts(engine, temperature):
         row_length=128, advantage="grpo", reward="code", temperature=temperature,
     )  # fmt: skip
     assert made.trained_tokens == 2 * 4 * 2 * 8
-    metrics = learner.learn(made, 0.0)
+    metrics = learner.learn(made, 0.0, seed)
     assert metrics["mismatch_max"] < 1e-4
     assert abs(metrics["ratio"] - 1) < 1e-6
     assert metrics["clipped"] == metrics["is_truncated"] == 0
@@ -66,7 +66,7 @@ def test_kl_to_the_reference_is_zero_before_the_first_update(engine):
       sampled(engine, Sampling(max_tokens=8), vocab=VOCAB),
       row_length=128, advantage="grpo", reward="code", temperature=1.0,
   )  # fmt: skip
-  assert abs(learner.learn(made, 1e-2)["kl"]) < 1e-6
-  after = learner.learn(made, 1e-2)
+  assert abs(learner.learn(made, 1e-2, 0)["kl"]) < 1e-6
+  after = learner.learn(made, 1e-2, 1)
   assert after["kl"] > 1e-6
   assert after["ratio"] == pytest.approx(1, abs=1e-6)  # old is recomputed each time

@@ -16,7 +16,7 @@ def test_loss_is_zero_and_gradients_are_finite():
   batch = rows.packed(rows.sequences(), share=True)
   batch["weight"] = np.zeros_like(batch["weight"])
   before = jax.tree.map(np.asarray, params)
-  updates = Updates(graphdef, supervised_loss, Optimizer(peak_lr=1e-2))
+  updates = Updates(graphdef, params, supervised_loss, Optimizer(peak_lr=1e-2))
   grads, sums = updates.accumulate(None, params, batch, 0.0)
   assert float(sums["loss"]) == 0.0
   params, _, norm = updates.apply(params, updates.initial(params), grads, 1e-2)

@@ -71,10 +71,10 @@ def whole(chats, tmp_path_factory):
 def test_it_learns_and_hands_over_a_model(whole):
   out, summary, result = whole
   assert summary["last_loss"] < 0.8 * summary["first_loss"]
-  assert summary["compiles"] == 2  # gradients and update, once each
   assert summary["batches_without_loss"] == summary["updates_skipped"] == 0
   lines = list(read_lines(out / "metrics.jsonl"))
   assert [line["step"] for line in lines] == list(range(1, summary["steps"] + 1))
+  assert not any(line["compiles"] for line in lines[2:])
   for key in ("tokens_per_second", "learning_rate", "gradient_norm", "entropy"):
     assert all(line[key] >= 0 for line in lines)
   model, tokenizer = hf.load(out / "hf")

@@ -11,14 +11,14 @@ from clawgym_jax.models import create
 from clawgym_jax.sft.budget import Budget
 from clawgym_jax.sft.optimizer import learning_rate
 from clawgym_jax.sft.scores import supervised_loss
-from clawgym_jax.sft.updates import LossWatch, Updates
+from clawgym_jax.sft.updates import Watch, Updates
 from tests.sft import rows
 
 
 @pytest.fixture(scope="module")
 def parts():
   graphdef, params = nnx.split(create.tiny_qwen3(rows.VOCAB), nnx.Param)
-  updates = Updates(graphdef, supervised_loss, Optimizer(weight_decay=0.1))
+  updates = Updates(graphdef, params, supervised_loss, Optimizer(weight_decay=0.1))
   batch = rows.unpacked(rows.sequences(count=4))
   return updates, params, batch, float(batch["weight"].sum())
 
@@ -55,8 +55,8 @@ def test_a_gradient_that_is_not_finite_changes_nothing(parts):
 
 
 def test_watch_counts_and_ends_what_can_not_go_on():
-  watch = LossWatch()
-  line = {"step": 1, "trained_tokens": 0, "gradient_norm": 0.0}
+  watch = Watch()
+  line = {"step": 1, "trained_tokens": 0, "gradient_norm": 0.0, "compiles": 0}
   watch.see(line)
   lost = line | {"trained_tokens": 5, "gradient_norm": None}
   watch.see(lost)

@@ -1,0 +1,41 @@
+"""Eight devices give the losses of one, and compile nothing after the first step."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from tests.sft.test_run import command, losses, write_chats
+
+
+def test_eight_devices_equal_one(tmp_path):
+  chats = write_chats(tmp_path / "chats.jsonl")
+  for devices, fsdp in ((1, 1), (8, 2)):
+    result = subprocess.run(
+        command(
+            chats, tmp_path / str(devices), "--config.data.batch_rows=8",
+            f"--config.mesh.fsdp={fsdp}", "--config.epochs=2",
+        ),
+        capture_output=True, text=True, timeout=280,
+        env={
+            **os.environ,
+            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+        },
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+  one, eight = losses(tmp_path / "1"), losses(tmp_path / "8")
+  assert eight == pytest.approx(one, rel=1e-4)
+  lines = (tmp_path / "8" / "metrics.jsonl").read_text().splitlines()
+  compiles = [json.loads(line)["compiles"] for line in lines]
+  assert len(compiles) > 2 and not any(compiles[2:])
+
+
+def test_rows_that_the_mesh_cannot_split_are_refused(tmp_path):
+  result = subprocess.run(
+      command(write_chats(tmp_path / "chats.jsonl"), tmp_path / "out"),
+      capture_output=True, text=True, timeout=100,
+      env={**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"},
+  )  # fmt: skip
+  assert result.returncode == 1
+  assert "can't be split over 8 devices" in result.stderr
