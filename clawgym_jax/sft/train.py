@@ -93,7 +93,7 @@ def train(config: SftConfig) -> dict[str, Any]:
     with cli.progress(budget.steps, "sft", done=done, unit="step") as bar:
       while done < budget.steps:
         started = time.monotonic()
-      compiled = compiles.count
+        compiled = compiles.count
         batch = next(batches)
         weight = float(batch["weight"].sum())
         sums = None
