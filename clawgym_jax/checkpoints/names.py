@@ -1,8 +1,8 @@
 """Parameters by Hugging Face's names and back, from module paths alone.
 
-A module's path is its Hugging Face name; what differs is written here once: a
-`kernel` [in, out] is a `weight` [out, in], and stacked layers are one tensor a
-layer. Nothing is guessed: a missing tensor or a wrong shape is an error.
+A module's path is its Hugging Face name and its tensor Hugging Face's; the one
+difference is that stacked layers are one tensor a layer there. Nothing is
+guessed: a missing tensor or a wrong shape is an error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.models import CausalLM, ModelConfig
 
 Read = Callable[[str], np.ndarray]
-"""Gives the tensor of a Hugging Face name, in Hugging Face's layout."""
+"""Gives the tensor of a Hugging Face name."""
 
 
 def build(
@@ -61,7 +61,7 @@ def build(
 
 
 def tensors(params: nnx.State) -> Iterator[tuple[str, np.ndarray]]:
-  """(Hugging Face name, tensor in its layout and in the parameter's dtype)."""
+  """(Hugging Face name, tensor in the parameter's dtype)."""
   for path, variable in nnx.to_flat_state(params):
     yield from _named(path, np.asarray(jax.device_get(variable[...])))
 
@@ -87,27 +87,25 @@ def _named(
 ) -> Iterator[tuple[str, np.ndarray]]:
   if _stacked(path):
     for index, layer in enumerate(value):
-      yield _name(path, index), _transposed(path, layer)
+      yield _name(path, index), layer
   else:
-    yield _name(path), _transposed(path, value)
+    yield _name(path), value
 
 
 def _assemble(
     path: tuple[Any, ...], shape: tuple[int, ...], config: ModelConfig, read: Read
 ) -> np.ndarray:
   if not _stacked(path):
-    return _checked(path, _name(path), shape, read)
+    return _checked(_name(path), shape, read)
   layers = [
-      _checked(path, _name(path, index), shape[1:], read)
+      _checked(_name(path, index), shape[1:], read)
       for index in range(config.num_hidden_layers)
   ]
   return np.stack(layers)
 
 
-def _checked(
-    path: tuple[Any, ...], name: str, shape: tuple[int, ...], read: Read
-) -> np.ndarray:
-  value = _transposed(path, read(name))
+def _checked(name: str, shape: tuple[int, ...], read: Read) -> np.ndarray:
+  value = read(name)
   if value.shape != shape:
     raise UserError(
         f"tensor {name} has shape {value.shape} where the config gives {shape}:"
@@ -125,10 +123,5 @@ def _name(path: tuple[Any, ...], layer: int | None = None) -> str:
   parts = list(path)
   if layer is not None:
     parts.insert(parts.index("layers") + 1, layer)
-  if parts[-1] == "kernel":
-    parts[-1] = "weight"
   return ".".join(map(str, parts))
 
-
-def _transposed(path: tuple[Any, ...], value: np.ndarray) -> np.ndarray:
-  return np.swapaxes(value, -1, -2) if path[-1] == "kernel" else value

@@ -16,7 +16,7 @@ from flax import nnx
 from clawgym_jax.models import llama, qwen3
 from clawgym_jax.models.cache import KVCache
 from clawgym_jax.models.config import ModelConfig
-from clawgym_jax.models.layers.linear import Embedding, Linear, dot
+from clawgym_jax.models.layers.linear import Embedding, Linear, matmul
 from clawgym_jax.models.layers.norm import RMSNorm
 from clawgym_jax.models.layers.rope import rope_tables
 
@@ -98,7 +98,9 @@ class Decoder(nnx.Module):
       if REMAT[self.remat] is not None:
         body = jax.checkpoint(step, policy=REMAT[self.remat])
       if self.scan_layers:
-        x, _ = jax.lax.scan(body, x, state)
+        # A loop on a CPU keeps bfloat16 as float32 and copies every residual.
+        unroll = jax.default_backend() == "cpu"
+        x, _ = jax.lax.scan(body, x, state, unroll=unroll or 1)
       else:
         x, _ = body(x, state)
     return x
@@ -162,7 +164,7 @@ class CausalLM(nnx.Module):
       self.lm_head = Linear(
           config.hidden_size,
           config.vocab_size,
-          axes=("fsdp", "tensor"),
+          axes=("tensor", "fsdp"),
           rngs=rngs,
           param_dtype=jnp.dtype(param_dtype),
           compute_dtype=self.compute_dtype,
@@ -198,5 +200,5 @@ class CausalLM(nnx.Module):
     """hidden [..., hidden] -> float32 [..., vocab]."""
     if self.config.tie_word_embeddings:
       weight = self.model.embed_tokens.weight[...]
-      return dot(hidden, weight, -1, 1, self.compute_dtype)
+      return matmul(hidden, weight, self.compute_dtype)
     return self.lm_head(hidden)

@@ -28,13 +28,13 @@ class Attention(nnx.Module):
     heads = config.num_attention_heads * config.head_dim
     kv_heads = config.num_key_value_heads * config.head_dim
     size = config.hidden_size
-    split = {"axes": ("fsdp", "tensor"), "layers": layers, **kw}
+    split = {"axes": ("tensor", "fsdp"), "layers": layers, **kw}
     self.head_dim = config.head_dim
     self.compute_dtype = kw["compute_dtype"]
     self.q_proj = Linear(size, heads, **split)
     self.k_proj = Linear(size, kv_heads, **split)
     self.v_proj = Linear(size, kv_heads, **split)
-    self.o_proj = Linear(heads, size, **split | {"axes": ("tensor", "fsdp")})
+    self.o_proj = Linear(heads, size, **split | {"axes": ("fsdp", "tensor")})
 
   def __call__(
       self,
@@ -78,9 +78,9 @@ class MLP(nnx.Module):
 
   def __init__(self, config: ModelConfig, **kw):
     size, inner = config.hidden_size, config.intermediate_size
-    self.gate_proj = Linear(size, inner, axes=("fsdp", "tensor"), **kw)
-    self.up_proj = Linear(size, inner, axes=("fsdp", "tensor"), **kw)
-    self.down_proj = Linear(inner, size, axes=("tensor", "fsdp"), **kw)
+    self.gate_proj = Linear(size, inner, axes=("tensor", "fsdp"), **kw)
+    self.up_proj = Linear(size, inner, axes=("tensor", "fsdp"), **kw)
+    self.down_proj = Linear(inner, size, axes=("fsdp", "tensor"), **kw)
 
   def __call__(self, x: jax.Array) -> jax.Array:
     return self.down_proj(jax.nn.silu(self.gate_proj(x)) * self.up_proj(x))

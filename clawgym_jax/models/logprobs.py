@@ -57,7 +57,7 @@ def _scores(model, hidden, targets, temperature, chunk, entropy):
   if model.config.tie_word_embeddings:
     embedding = model.model.embed_tokens.weight[...]
   else:
-    embedding = swap_last(model.lm_head.kernel[...])
+    embedding = model.lm_head.weight[...]
   count = hidden.shape[0]
   chunks = -(-count // chunk)
   size = -(-count // chunks)

@@ -49,14 +49,14 @@ def on_eight_devices(dtype: str) -> None:
   assert mesh.shape["fsdp"] == 2
   with jax.set_mesh(mesh):
     run, split = step(create.tiny_qwen3(96, compute_dtype=dtype))
-    kernel = split["model"]["layers"]["mlp"]["gate_proj"]["kernel"][...]
-    assert kernel.sharding.spec == jax.P(None, "fsdp", "tensor")
-    assert kernel.addressable_shards[0].data.shape == (2, 32, 64)
+    weight = split["model"]["layers"]["mlp"]["gate_proj"]["weight"][...]
+    assert weight.sharding.spec == jax.P(None, "tensor", "fsdp")
+    assert weight.addressable_shards[0].data.shape == (2, 64, 32)
     tokens = jax.device_put(TOKENS, jax.NamedSharding(mesh, BATCH))
     split_grads, split_logits = run(split, tokens)
-    assert split_grads["model"]["layers"]["mlp"]["gate_proj"]["kernel"][
+    assert split_grads["model"]["layers"]["mlp"]["gate_proj"]["weight"][
         ...
-    ].sharding.is_equivalent_to(kernel.sharding, 3)
+    ].sharding.is_equivalent_to(weight.sharding, 3)
   atol = 1e-5 if dtype == "float32" else 2e-2
   np.testing.assert_allclose(split_logits, logits, atol=atol)
   for a, b in zip(jax.tree.leaves(split_grads), jax.tree.leaves(grads)):

@@ -8,6 +8,7 @@ float32 operands.
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import jax
@@ -18,16 +19,17 @@ from jax.experimental.layout import Layout, with_layout_constraint
 from clawgym_jax import parallel
 
 INIT_STDDEV = 0.02
+_FEW_ROWS = 64
 
 
 def row_major(x: jax.Array) -> jax.Array:
-  """x, its last axis contiguous in memory where that matters (on a CPU).
+  """x, its last axis contiguous in memory where that matters (on one CPU device).
 
   XLA folds a transpose into the product next to it. On a CPU the product then
   runs 2 to 4 times slower, and one of bfloat16 operands whose float32 result
   is laid out transposed is not implemented at all.
   """
-  if jax.default_backend() != "cpu" or not jax.sharding.get_abstract_mesh().empty:
+  if jax.default_backend() != "cpu" or _meshed():
     return x
   return with_layout_constraint(x, Layout(tuple(range(x.ndim))))
 
@@ -50,42 +52,56 @@ def dot(
 
   Operands are cast to `dtype`, sums and the result are float32.
   """
+  a, b = a.astype(dtype), b.astype(dtype)
+  if jax.default_backend() == "cpu" and _meshed():
+    # Layouts are the partitioner's there, see `row_major`: bfloat16 numbers
+    # are multiplied as float32, which gives the same sums, slower.
+    a, b = a.astype(jnp.float32), b.astype(jnp.float32)
   batched = tuple(range(batch))
   return row_major(
       jax.lax.dot_general(
-          a.astype(dtype),
-          b.astype(dtype),
+          a,
+          b,
           (((axis_a % a.ndim,), (axis_b % b.ndim,)), (batched, batched)),
-          precision="highest" if dtype == jnp.float32 else None,
+          precision="highest" if a.dtype == jnp.float32 else None,
           preferred_element_type=jnp.float32,
       )
   )
 
 
+def _meshed() -> bool:
+  return not jax.sharding.get_abstract_mesh().empty
+
+
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
-def matmul(x: jax.Array, kernel: jax.Array, dtype: jnp.dtype) -> jax.Array:
-  """x [..., in], kernel [in, out] -> float32 [..., out]."""
-  return dot(x, kernel, -1, 0, dtype)
+def matmul(x: jax.Array, weight: jax.Array, dtype: jnp.dtype) -> jax.Array:
+  """x [..., in], weight [out, in] -> float32 [..., out]."""
+  rows = math.prod(x.shape[:-1])
+  if rows <= _FEW_ROWS and jax.default_backend() == "cpu":
+    # The weight first, read once as it lies; second, it would be repacked.
+    out = dot(weight, x.reshape(rows, -1), 1, 1, dtype)
+    return swap_last(out).reshape(*x.shape[:-1], -1)
+  return dot(x, weight, -1, 1, dtype)
 
 
-def _matmul_forward(x, kernel, dtype):
-  return dot(x, kernel, -1, 0, dtype), (x.astype(dtype), kernel)
+def _matmul_forward(x, weight, dtype):
+  return matmul(x, weight, dtype), (x.astype(dtype), weight)
 
 
 def _matmul_backward(dtype, saved, grad):
-  x, kernel = saved
+  x, weight = saved
   grad = grad.astype(dtype)
-  dx = dot(grad, kernel, -1, 1, dtype)
+  dx = dot(grad, weight, -1, 0, dtype)
   rows = x.reshape(-1, x.shape[-1])
-  dkernel = dot(swap_last(rows), grad.reshape(-1, grad.shape[-1]), 1, 0, dtype)
-  return dx, dkernel.astype(kernel.dtype)
+  across = swap_last(grad.reshape(-1, grad.shape[-1]))
+  return dx, dot(across, rows, 1, 0, dtype).astype(weight.dtype)
 
 
 matmul.defvjp(_matmul_forward, _matmul_backward)
 
 
 class Linear(nnx.Module):
-  """y = x @ kernel, kernel [in, out]; stacked [layers, in, out] if `layers`."""
+  """y = x @ weight^T, weight [out, in]; stacked [layers, out, in] if `layers`."""
 
   def __init__(
       self,
@@ -99,14 +115,14 @@ class Linear(nnx.Module):
       compute_dtype: jnp.dtype,
   ):
     self.compute_dtype = compute_dtype
-    shape = (in_features, out_features)
+    shape = (out_features, in_features)
     shape = shape if layers is None else (layers, *shape)
     value = jax.random.normal(rngs.params(), shape, param_dtype) * INIT_STDDEV
-    self.kernel = parallel.param(value.astype(param_dtype), *axes)
+    self.weight = parallel.param(value.astype(param_dtype), *axes)
 
   def __call__(self, x: jax.Array) -> jax.Array:
     """x [..., in] -> float32 [..., out]."""
-    return matmul(x, self.kernel[...], self.compute_dtype)
+    return matmul(x, self.weight[...], self.compute_dtype)
 
 
 class Embedding(nnx.Module):
