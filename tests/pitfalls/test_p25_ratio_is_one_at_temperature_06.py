@@ -12,9 +12,7 @@ from tests.serve.conftest import training_logprobs
 
 def test_p25(run, pool, tokenizer):
   model = tiny_qwen3(tokenizer.vocab_size)
-  shapes = dict(
-      slots=1, max_len=128, decode_steps=2, prefill_rows=(1,), prefill_widths=(32,)
-  )
+  shapes = dict(slots=1, max_len=128, decode_steps=2, prefill_shapes=[(1, 32)])
 
   async def scenario(harness):
     messages = [{"role": "user", "content": "read notes.txt"}]
