@@ -17,6 +17,7 @@ from flax import nnx
 from jax.experimental.layout import Layout, with_layout_constraint
 
 from clawgym_jax import parallel
+from clawgym_jax.models.cache import loaded, stored
 
 INIT_STDDEV = 0.02
 _FEW_ROWS = 64
@@ -142,4 +143,10 @@ class Embedding(nnx.Module):
 
   def __call__(self, tokens: jax.Array) -> jax.Array:
     """tokens [...] -> float32 [..., hidden]."""
-    return jnp.take(self.weight[...], tokens, axis=0).astype(jnp.float32)
+    weight = self.weight[...]
+    if weight.dtype == jnp.bfloat16:
+      # As bits, and tied to the tokens: XLA on a CPU would widen the whole
+      # table first, or copy it ahead of a decode loop.
+      weight, tokens = jax.lax.optimization_barrier((weight, tokens))
+    rows = jnp.take(stored(weight), tokens, axis=0)
+    return loaded(rows).astype(jnp.float32)
