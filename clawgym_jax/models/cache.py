@@ -1,7 +1,7 @@
 """The key/value cache that a serving engine carries from step to step.
 
 A cache row is one sequence; slot = position, so the key of position p of row r
-stands at `keys[layer][r, :, p]` until it is overwritten. A query at position p
+stands at `keys[layer][r, ..., p]` until it is overwritten. A query at position p
 sees slots 0..p of its row and nothing else, so a row is emptied by starting
 again at position 0. The last slot (length - 1) is reserved: padding queries use
 it as their position, and no real token may.
@@ -39,7 +39,8 @@ from clawgym_jax.models.config import ModelConfig
 
 
 class KVCache(NamedTuple):
-  """`keys[layer]` and `values[layer]`: [rows, kv_heads, length, head_dim].
+  """`keys[layer]` [rows, kv_heads, head_dim, length], `values[layer]` [rows,
+  kv_heads, length, head_dim]: each as its product reads it.
 
   Axis 0 of every leaf is the row: `jax.tree.map` over the cache copies, moves
   or drops rows.
@@ -51,7 +52,7 @@ class KVCache(NamedTuple):
   @property
   def length(self) -> int:
     """Slots of a row, the reserved last one included."""
-    return self.keys[0].shape[2]
+    return self.values[0].shape[2]
 
   @property
   def rows(self) -> int:
@@ -65,16 +66,16 @@ def init_cache(
 
   `dtype` is float32 or bfloat16, whatever stores it.
   """
-  shape = (batch, config.num_key_value_heads, length, config.head_dim)
+  heads = (batch, config.num_key_value_heads)
+  zero = stored(jnp.zeros((), dtype))
 
-  zeros = stored(jnp.zeros((), dtype))
+  def empty(*shape: int) -> tuple[jax.Array, ...]:
+    count = config.num_hidden_layers
+    return tuple(jnp.full((*heads, *shape), zero) for _ in range(count))
 
-  def empty() -> tuple[jax.Array, ...]:
-    return tuple(
-        jnp.full(shape, zeros) for _ in range(config.num_hidden_layers)
-    )
-
-  return KVCache(keys=empty(), values=empty())
+  return KVCache(
+      keys=empty(config.head_dim, length), values=empty(length, config.head_dim)
+  )
 
 
 def stored(x: jax.Array) -> jax.Array:

@@ -18,7 +18,7 @@ from clawgym_jax.models.layers.norm import RMSNorm
 from clawgym_jax.models.layers.rope import apply_rope
 
 LayerCache = tuple[jax.Array, jax.Array]
-"""Keys and values of one layer, each [rows, kv_heads, slots, head_dim]."""
+"""Keys [rows, kv_heads, head_dim, slots], values [rows, kv_heads, slots, head_dim]."""
 
 
 class Attention(nnx.Module):
@@ -58,7 +58,7 @@ class Attention(nnx.Module):
     else:
       at = jnp.arange(batch)[:, None] if rows is None else rows[:, None]
       dtype = loaded(cache[0][:0]).dtype
-      keys = cache[0].at[at, :, positions].set(stored(key.astype(dtype)))
+      keys = cache[0].at[at, :, :, positions].set(stored(key.astype(dtype)))
       values = cache[1].at[at, :, positions].set(stored(value.astype(dtype)))
       cache = (keys, values)
       if rows is not None:

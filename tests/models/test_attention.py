@@ -77,11 +77,14 @@ def test_packed_segments_do_not_see_each_other():
   np.testing.assert_allclose(both[:, 5:], second, atol=1e-6)
 
 
-def test_cached_attention_sees_slots_up_to_the_position():
+@pytest.mark.parametrize("slots", [11, 64])  # the last one is reserved
+def test_cached_attention_sees_slots_up_to_the_position(slots):
   (query, key, value), _, _ = inputs(2, 10, 6, 2, 16)
   positions = jnp.asarray([[9], [4]])
   rows = jnp.arange(2)[:, None]
-  keys, values = key.transpose(0, 2, 1, 3), value.transpose(0, 2, 1, 3)
+  unused = ((0, 0), (0, slots - 10), (0, 0), (0, 0))
+  keys = jnp.pad(key, unused, constant_values=9.0).transpose(0, 2, 3, 1)
+  values = jnp.pad(value, unused, constant_values=9.0).transpose(0, 2, 1, 3)
   out = cached_attention(
       query[rows, positions], keys, values, positions, jnp.dtype("float32")
   )

@@ -22,7 +22,7 @@ from clawgym_jax.models.layers.linear import dot, swap_last
 _MASKED = -1e30
 _BLOCK = 128
 _MAX_BLOCKS = 8
-_CACHE_BLOCK = 64
+_CACHE_PARTS = 4
 
 
 def tree_attention(
@@ -146,39 +146,37 @@ def cached_attention(
 ) -> jax.Array:
   """A query at position p sees slots 0..p of its cache row.
 
-  query [batch, time, heads, dim], keys and values [batch, kv_heads, slots,
-  dim] as the cache stores them, positions [batch, time] -> float32 [batch, time,
-  heads, dim].
+  query [batch, time, heads, dim], keys [batch, kv_heads, dim, slots] and values
+  [batch, kv_heads, slots, dim] as the cache stores them, positions [batch,
+  time] -> float32 [batch, time, heads, dim].
 
-  The slots are read in blocks, as far as the last real query sees: a step costs
-  what its longest row holds, not what the cache could hold. A query at the
-  reserved last slot is padding and gets whatever the blocks read give it.
+  Of the slots, the first quarter, half, three quarters or all are read, as the
+  last real query needs. A query at the reserved last slot is padding, and gets
+  what the slots read give it.
   """
   batch, time, heads, dim = query.shape
-  kv_heads, slots = keys.shape[1:3]
-  size = min(_CACHE_BLOCK, slots)
-  query = (query * dim**-0.5).reshape(batch, time, kv_heads, -1, dim)
+  slots = keys.shape[3]
+  query = (query * dim**-0.5).reshape(batch, time, keys.shape[1], -1, dim)
   query = query.astype(dtype).transpose(0, 2, 3, 1, 4)
-  rows = _fold(query)
-  seen = jnp.tile(positions, (1, query.shape[2]))[:, None, :, None]
   last = jnp.max(jnp.where(positions < slots - 1, positions, 0))
-
-  def block(index, carry):
-    top, total, out = carry
-    # The last block may reach back into the one before; `at` masks that part.
-    start = jnp.minimum(index * size, slots - size)
-    at = start + jnp.arange(size)
-    take = partial(jax.lax.dynamic_slice_in_dim, start_index=start, slice_size=size)
-    scores = _dot(rows, loaded(take(keys, axis=2)).astype(dtype), 3, 3)
-    scores = jnp.where((at >= index * size) & (at <= seen), scores, _MASKED)
-    higher = jnp.maximum(top, jnp.max(scores, axis=-1, keepdims=True))
-    weights, rescale = jnp.exp(scores - higher), jnp.exp(top - higher)
-    total = total * rescale + jnp.sum(weights, axis=-1, keepdims=True)
-    value = loaded(take(values, axis=2)).astype(dtype)
-    return higher, total, out * rescale + _dot(weights.astype(dtype), value, 3, 2)
-
-  zeros = jnp.zeros((*rows.shape[:3], 1), jnp.float32)
-  carry = (zeros + _MASKED, zeros, jnp.zeros(rows.shape, jnp.float32))
-  _, total, out = jax.lax.fori_loop(0, last // size + 1, block, carry)
-  out = _unfold(out / total, query)
+  step = -(-slots // _CACHE_PARTS)
+  parts = [min(step * part, slots) for part in range(1, _CACHE_PARTS + 1)]
+  outs = []
+  for start in range(0, time, _BLOCK):
+    rows = slice(start, min(start + _BLOCK, time))
+    arguments = query[..., rows, :], keys, values, positions[:, rows]
+    attend = [partial(_attend_cache, seen=seen, dtype=dtype) for seen in parts]
+    outs.append(jax.lax.switch(last // step, attend, *arguments))
+  out = jnp.concatenate(outs, axis=3)
   return out.transpose(0, 3, 1, 2, 4).reshape(batch, time, heads, dim)
+
+
+def _attend_cache(query, keys, values, positions, *, seen, dtype):
+  """Attention of one block of queries to the first `seen` slots."""
+  keys = loaded(keys[..., :seen]).astype(dtype)
+  values = loaded(values[:, :, :seen]).astype(dtype)
+  mask = jnp.arange(seen) <= positions[..., None]
+  mask = jnp.tile(mask, (1, query.shape[2], 1))[:, None]
+  scores = jnp.where(mask, _dot(_fold(query), keys, 3, 2), _MASKED)
+  weights = jax.nn.softmax(scores, axis=-1).astype(dtype)
+  return _unfold(_dot(weights, values, 3, 2), query)
