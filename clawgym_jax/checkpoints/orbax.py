@@ -1,8 +1,11 @@
 """Training states, saved so that a kill at any moment loses at most one.
 
-A step is whole once its manifest, written last, names every file with its
-size and checksum. `restore` gives the newest whole step; one that is not whole
-is set aside with a warning and the step before it is taken.
+A step is sealed by its manifest, written last, which names every file with its
+size and checksum; it is whole while they are so. Older steps go only after the
+new one is sealed. `restore` gives the newest whole step and sets aside what is
+newer and not whole, with a warning. Steps never sealed, of a killed save, count
+as nothing; where all that were sealed are damaged, nothing is touched and every
+call is the same error.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import os
 import shutil
 import sys
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -93,6 +97,7 @@ class Checkpoints:
       manager.wait_until_finished()
       if jax.process_index() == 0:
         self._seal(state.step)
+        self._prune()
     except (OSError, ValueError) as error:
       full = getattr(error, "errno", 0) == errno.ENOSPC or "No space" in str(error)
       if not full:
@@ -103,16 +108,17 @@ class Checkpoints:
       ) from error
 
   def restore(self, like: TrainState) -> TrainState | None:
-    """The newest whole state, laid out as `like`; None if nothing was saved.
+    """The newest whole state, laid out as `like`; None if none was ever sealed.
 
     Args:
       like: a state of the same shapes (arrays or `jax.ShapeDtypeStruct`), whose
         shardings say where the arrays go.
 
     Raises:
-      UserError: states are there but none is whole, or of another model.
+      UserError: states were sealed but none is whole, or it is of another model.
     """
-    step = self._newest_whole()
+    step, faults = self._newest_whole()
+    self._set_aside(faults)
     if step is None:
       return None
     saved = self._arrays(step, like)
@@ -135,7 +141,7 @@ class Checkpoints:
 
   def restore_params(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Parameters by dotted path, and the model's config, of the newest whole step."""
-    step = self._newest_whole()
+    step, _ = self._newest_whole()
     if step is None:
       raise UserError(f"{self.directory} holds no saved training state")
     with ocp.StandardCheckpointer() as reader:
@@ -163,7 +169,9 @@ class Checkpoints:
     if self._manager is None:
       self.directory.mkdir(parents=True, exist_ok=True)
       options = ocp.CheckpointManagerOptions(
-          max_to_keep=self._keep, enable_async_checkpointing=False
+          max_to_keep=None,  # `_prune` removes
+          enable_async_checkpointing=False,
+          cleanup_tmp_directories=True,
       )
       self._manager = ocp.CheckpointManager(self.directory, options=options)
     return self._manager
@@ -201,19 +209,45 @@ class Checkpoints:
     }
     write_json(folder / _MANIFEST, manifest)
 
-  def _newest_whole(self) -> int | None:
-    steps = self.steps()
-    for step in reversed(steps):
+  def _prune(self) -> None:
+    """Leaves the newest `keep` sealed steps, and nothing older or set aside."""
+    kept = [step for step in self.steps() if self._sealed(step)][-self._keep :]
+    for step in self.steps():
+      if step < kept[0] or not self._sealed(step):
+        shutil.rmtree(self.directory / str(step))
+    for path in self.directory.glob(f"{_DAMAGED}*"):
+      shutil.rmtree(path)
+
+  def _sealed(self, step: int) -> bool:
+    return (self.directory / str(step) / _MANIFEST).exists()
+
+  def _newest_whole(self) -> tuple[int | None, dict[int, str]]:
+    """The newest whole step, and what is wrong with those after it.
+
+    None if no step was ever sealed; `UserError` if some were and none is whole.
+    """
+    whole, faults = None, {}
+    for step in reversed(self.steps()):
       fault = self._fault(step)
       if fault is None:
-        return step
-      self._set_aside(step, fault)
-    if steps:
+        whole = step
+        break
+      faults[step] = fault
+    if whole is None and any(self._sealed(step) for step in faults):
+      what = "; ".join(f"step {step}: {fault}" for step, fault in faults.items())
       raise UserError(
-          f"none of the saved states in {self.directory} is whole (steps"
-          f" {steps}): delete the folder to start anew"
+          f"none of the saved states in {self.directory} is whole ({what}): delete"
+          " the folder to start anew"
       )
-    return None
+    before = "none was saved before it" if whole is None else f"taking step {whole}"
+    for step, fault in faults.items():
+      print(
+          f"warning: the state saved at step {step} in {self.directory} is not"
+          f" whole ({fault}); {before}",
+          file=sys.stderr,
+          flush=True,
+      )
+    return whole, faults
 
   def _fault(self, step: int) -> str | None:
     """What is wrong with a step; None if it is whole."""
@@ -230,18 +264,14 @@ class Checkpoints:
       return f"{_MANIFEST} is damaged"
     return None
 
-  def _set_aside(self, step: int, fault: str) -> None:
-    print(
-        f"warning: the state saved at step {step} in {self.directory} is not whole"
-        f" ({fault}); going back to the one before it",
-        file=sys.stderr,
-        flush=True,
-    )
-    if jax.process_index() == 0:
-      aside = self.directory / f"{_DAMAGED}{step}"
-      shutil.rmtree(aside, ignore_errors=True)
-      os.rename(self.directory / str(step), aside)
-    self.close()
+  def _set_aside(self, steps: Iterable[int]) -> None:
+    """Takes steps that are not whole out of the way of the same ones to come."""
+    for step in steps:
+      if jax.process_index() == 0:
+        aside = self.directory / f"{_DAMAGED}{step}"
+        shutil.rmtree(aside, ignore_errors=True)
+        os.rename(self.directory / str(step), aside)
+      self.close()
 
 
 def _leaves(tree: Any) -> list[tuple[str, Any]]:

@@ -84,10 +84,36 @@ def test_damage_falls_back_then_refuses(tmp_path, capsys):
   saver.save(states[2])  # the run goes on and saves the same steps again
   saver.save(states[3])
   same(Checkpoints(tmp_path).restore(state_of(0)), states[3])
+  assert not list(tmp_path.glob("damaged-*"))
   for step in saver.steps():
     damage(tmp_path, step)
-  with pytest.raises(UserError, match="is whole"):
-    saver.restore(state_of(0))
+  for _ in range(2):  # the same command again is no way around it
+    with pytest.raises(UserError, match="is whole"):
+      Checkpoints(tmp_path).restore(state_of(0))
+
+
+def test_a_kill_before_the_seal_loses_no_older_state(tmp_path, monkeypatch, capsys):
+  def killed(self, step):
+    raise KeyboardInterrupt
+
+  def cut_short(state):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+      patch.setattr(Checkpoints, "_seal", killed)
+      Checkpoints(tmp_path, keep=1).save(state)
+
+  first, second = state_of(1), state_of(2)
+  cut_short(first)
+  for _ in range(2):  # nothing was saved yet
+    assert Checkpoints(tmp_path, keep=1).restore(state_of(0)) is None
+  assert "none was saved before it" in capsys.readouterr().err
+  Checkpoints(tmp_path, keep=1).save(first)
+  cut_short(second)
+  params, _ = Checkpoints(tmp_path).restore_params()
+  assert params and (tmp_path / "2").exists()  # a reader moves nothing
+  saver = Checkpoints(tmp_path, keep=1)
+  same(saver.restore(state_of(0)), first)
+  saver.save(second)
+  assert sorted(path.name for path in tmp_path.iterdir()) == ["2"]
 
 
 def test_another_model_is_refused_by_name(tmp_path):
