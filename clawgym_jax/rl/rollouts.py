@@ -14,7 +14,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ from pathlib import Path
 import uvicorn
 
 import clawgym_jax
+from clawgym_jax import tethered
 from clawgym_jax.configs.base import Rollouts as Settings
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.pool import Group, Pool
@@ -34,18 +34,6 @@ _OWNER = "trainer"
 _POLL_SECONDS = 0.2
 _START_SECONDS = 30.0
 _END_SECONDS = 20.0
-
-# Runs a module as a program that its parent's death interrupts (Linux).
-_TETHERED = """
-import ctypes, os, runpy, signal, sys
-parent, module = int(sys.argv.pop(1)), sys.argv.pop(1)
-signal.signal(signal.SIGINT, signal.default_int_handler)
-if sys.platform == "linux":
-  ctypes.CDLL(None).prctl(1, signal.SIGINT)
-if os.getppid() != parent:
-  sys.exit("the trainer is gone")
-runpy.run_module(module, run_name="__main__", alter_sys=True)
-"""
 
 
 class Rollouts:
@@ -175,21 +163,21 @@ class Rollouts:
 
   def _spawn(self, url: str, stack: contextlib.ExitStack) -> subprocess.Popen[bytes]:
     settings = self._settings
-    command = [
-        sys.executable, "-c", _TETHERED, str(os.getpid()), "sandbox.rollout",
-        "--follow",
-        f"--harness={settings.harness}",
-        f"--upstream={url}",
-        f"--out={self._folder}",
-        f"--pool=sqlite:///{self._pool_path}",
-        f"--channel={CHANNEL}",
-        f"--concurrency={settings.concurrency}",
-        f"--max_turns={settings.max_turns}",
-        f"--max_tokens={settings.max_tokens}",
-        f"--temperature={settings.temperature}",
-        "--top_p=1.0",
-        f"--seed={self._seed}",
-    ]  # fmt: skip
+    command = tethered.command(
+        "sandbox.rollout",
+        follow=True,
+        harness=settings.harness,
+        upstream=url,
+        out=self._folder,
+        pool=f"sqlite:///{self._pool_path}",
+        channel=CHANNEL,
+        concurrency=settings.concurrency,
+        max_turns=settings.max_turns,
+        max_tokens=settings.max_tokens,
+        temperature=settings.temperature,
+        top_p=1.0,
+        seed=self._seed,
+    )
     home = str(Path(clawgym_jax.__file__).parent.parent)
     paths = [home, *filter(None, [os.environ.get("PYTHONPATH")])]
     log = stack.enter_context(open(self._log, "ab"))

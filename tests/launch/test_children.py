@@ -26,6 +26,18 @@ time.sleep(300)
 """
 
 
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+  """Writes a program that `python -m` finds, and gives its name."""
+  monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
+
+  def write(program):
+    (tmp_path / "program_under_test.py").write_text(program)
+    return "program_under_test"
+
+  return write
+
+
 def alive(pid):
   try:
     os.kill(pid, 0)
@@ -44,61 +56,70 @@ def gone(pids, seconds=10.0):
   return False
 
 
-def test_a_failure_names_the_program_and_its_log(tmp_path):
+def test_a_failure_names_the_program_and_its_log(tmp_path, module):
   log = tmp_path / "x.log"
-  with pytest.raises(UserError, match=rf"status 3.*{log}.*same command again"):
-    children.run([sys.executable, "-c", "print('out'); raise SystemExit(3)"], log)
-  assert log.read_text() == "out\n"
+  name = module("import sys; print(sys.argv[1]); raise SystemExit(3)")
+  with pytest.raises(UserError, match=rf"{name}.*status 3.*{log}.*same command again"):
+    children.run(name, {"a": 1}, log)
+  assert log.read_text() == "--a=1\n"
   with pytest.raises(KeyboardInterrupt):
-    children.run([sys.executable, "-c", "raise SystemExit(130)"], log)
+    children.run(module("raise SystemExit(130)"), {}, log)
 
 
-def test_a_server_and_its_children_end_with_the_block(tmp_path):
+def test_a_server_and_its_children_end_with_the_block(tmp_path, module):
   ready, log = tmp_path / "ready", tmp_path / "log"
-  with children.serving([sys.executable, "-c", SERVER], ready, log) as url:
+  with children.serving(module(SERVER), {}, ready, log) as server:
     pids = json.loads(ready.read_text())["pids"]
-    assert url == "http://x" and all(alive(pid) for pid in pids)
+    assert server.url == "http://x" and all(alive(pid) for pid in pids)
   assert gone(pids) and not ready.exists()
 
 
-def test_a_server_that_does_not_start_says_why(tmp_path):
+def test_a_server_that_does_not_start_says_why(tmp_path, module):
+  places = tmp_path / "ready", tmp_path / "log"
   with pytest.raises(UserError, match="did not start: .*port 80 is taken"):
-    with children.serving(
-        [sys.executable, "-c", "raise SystemExit('port 80 is taken')"],
-        tmp_path / "ready",
-        tmp_path / "log",
-    ):
+    with children.serving(module("raise SystemExit('port 80 is taken')"), {}, *places):
       raise AssertionError("not reached")
   with pytest.raises(UserError, match="not ready after 1 s"):
-    with children.serving(
-        [sys.executable, "-c", "import time; time.sleep(60)"],
-        tmp_path / "ready",
-        tmp_path / "log",
-        deadline=0.6,
-    ):
+    sleeper = module("import time; time.sleep(60)")
+    with children.serving(sleeper, {}, *places, deadline=0.6):
       raise AssertionError("not reached")
 
 
-def test_ctrl_c_reaches_the_child_which_may_save(tmp_path):
-  program = (
-      "import sys, time, pathlib\n"
-      "from pathlib import Path\n"
-      "from launch import children\n"
-      "child = '''import time, pathlib\n"
-      "pathlib.Path(r\"{0}/started\").touch()\n"
+def test_work_ends_with_the_server_that_it_needs(tmp_path, module):
+  name = module("import time; time.sleep(300)")
+  ready = tmp_path / "ready"
+  program = SERVER.replace("time.sleep(300)\n", "time.sleep(1); sys.exit('out of memory')\n")
+  (tmp_path / "server_under_test.py").write_text(program)
+  started = time.monotonic()
+  with children.serving("server_under_test", {}, ready, tmp_path / "log") as server:
+    with pytest.raises(UserError, match="ended while it was needed.*out of memory"):
+      children.run(name, {}, tmp_path / "work.log", needs=server)
+  assert time.monotonic() - started < 60
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_child_stops_with_its_parent_and_may_save(tmp_path, module, number):
+  name = module(
+      "import os, time, pathlib\n"
+      f"here = pathlib.Path(r'{tmp_path}')\n"
+      "(here / 'started').write_text(str(os.getpid()))\n"
       "try: time.sleep(60)\n"
-      "except KeyboardInterrupt: pathlib.Path(r\"{0}/saved\").touch(); raise SystemExit(130)'''\n"
-      "children.run([sys.executable, '-c', child], Path(r'{0}/log'))\n"
-  ).format(tmp_path)
+      "except KeyboardInterrupt: (here / 'saved').touch(); raise SystemExit(130)\n"
+  )
+  program = (
+      "from pathlib import Path; from launch import children\n"
+      f"children.run('{name}', {{}}, Path(r'{tmp_path}/log'))\n"
+  )
   parent = subprocess.Popen(
       [sys.executable, "-c", program], cwd=ROOT, stderr=subprocess.PIPE
   )
-  end = time.monotonic() + 20
-  while not (tmp_path / "started").exists() and time.monotonic() < end:
+  started, end = tmp_path / "started", time.monotonic() + 20
+  while not (started.exists() and started.read_text()) and time.monotonic() < end:
     time.sleep(0.05)
   time.sleep(0.2)
-  parent.send_signal(signal.SIGINT)
+  parent.send_signal(number)
   assert parent.wait(20) != 0
+  assert gone([int(started.read_text())])
   assert (tmp_path / "saved").exists()
 
 

@@ -1,0 +1,40 @@
+"""Runs a module as a program that its parent's death interrupts.
+
+  python -m clawgym_jax.tethered PARENT_PID MODULE [FLAGS]
+
+On Linux the kernel sends it SIGINT when the parent ends, kill -9 included, so
+it saves what it has and goes. It also stops on SIGINT where a shell started
+everything with that signal ignored. `command` is what a parent starts.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import runpy
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1
+
+
+def command(module: str, **flags: object) -> list[str]:
+  """The command line that runs `module` as a child tethered to this process."""
+  options = [f"--{name}={value}" for name, value in flags.items()]
+  return [
+      sys.executable, "-m", "clawgym_jax.tethered", str(os.getpid()), module, *options
+  ]  # fmt: skip
+
+
+def main() -> None:
+  parent, module = int(sys.argv.pop(1)), sys.argv.pop(1)
+  signal.signal(signal.SIGINT, signal.default_int_handler)
+  if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
+  if os.getppid() != parent:
+    sys.exit("the parent is gone")
+  runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+  main()
