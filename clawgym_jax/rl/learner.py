@@ -76,10 +76,11 @@ class Learner:
     return trained_scores(model, batch, self.config.rollouts.temperature)[0]
 
   def learn(self, experience: Experience, rate: float, step: int) -> Metrics:
-    """Updates the weights; seconds and means over trained tokens.
+    """Updates the weights; seconds and means over trained tokens, NaN where not finite.
 
-    `experience` must have rows; `step` seeds their order. Old log-probs and the advantages' scale are
-    those of before the first of `config.updates_per_step` updates.
+    `experience` must have rows; `step` seeds their order. Old log-probs and the
+    advantages' scale are those of before the first of `config.updates_per_step`
+    updates.
     """
     started = time.monotonic()
     batches = self._batches(experience, step)
@@ -116,7 +117,7 @@ class Learner:
     return {
         **{name: value / weights for name, value in totals.items()},
         "mismatch_max": self._worst(batches),
-        "gradient_norm": max(norms),
+        "gradient_norm": float(np.max(norms)),  # NaN if one is
         "rows": len(experience.rows),
         "seconds_logprobs": scored - started,
         "seconds_update": time.monotonic() - scored,
@@ -135,13 +136,12 @@ class Learner:
     ]
 
   def _worst(self, batches: list[dict[str, np.ndarray]]) -> float:
-    return max(
-        float(
-            np.max(
-                np.abs(batch["old_logprobs"] - batch["rollout_logprobs"]),
-                where=batch["weight"] > 0,
-                initial=0.0,
-            )
+    worst = [
+        np.max(
+            np.abs(batch["old_logprobs"] - batch["rollout_logprobs"]),
+            where=batch["weight"] > 0,
+            initial=0.0,
         )
         for batch in batches
-    )
+    ]
+    return float(np.max(worst))

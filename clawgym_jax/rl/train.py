@@ -32,7 +32,7 @@ from clawgym_jax.rl.rows import Experience, experience
 from clawgym_jax.serve import Engine
 from clawgym_jax.sft.compiles import CompileCount
 from clawgym_jax.sft.optimizer import learning_rate
-from clawgym_jax.sft.session import Metrics, StopSignals, claim_folder
+from clawgym_jax.sft.session import Metrics, StopSignals, claim_folder, shown
 from clawgym_jax.sft.setup import load_model, mesh_of
 from clawgym_jax.sft.updates import Watch
 
@@ -96,9 +96,9 @@ def train(config: RlConfig) -> dict[str, Any]:
             line = _step(config, learner, engine, rollouts, tasks, done, bar)
             line["compiles"] = compiles.count - compiled
             done += 1
-            metrics.write(line)
+            line = metrics.write(line)
             watch.see(line)
-            bar.set_postfix_str(f"reward {line['reward_mean']:.3f}", refresh=False)
+            bar.set_postfix_str(f"reward {shown(line['reward_mean'], 3)}", refresh=False)
             bar.update()
             if done % config.saving.every_steps == 0:
               save()

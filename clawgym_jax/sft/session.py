@@ -1,14 +1,15 @@
 """A run's folder: what it is a run of, its metrics, and how it is stopped.
 
 The folder belongs to one set of settings and data; another one is refused by
-name. Metrics are one JSON line a step, and after a resume exactly the steps
-that the restored state holds. SIGTERM and Ctrl-C are answered between two
+name. Metrics are one JSON line a step, with None for what is not finite, and
+after a resume exactly the steps that the restored state holds. SIGTERM and Ctrl-C are answered between two
 steps, by an exit that the shell can tell from a failure.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import signal
 import sys
 import threading
@@ -69,9 +70,20 @@ class Metrics:
       write_atomic(path, "".join(json.dumps(line) + "\n" for line in kept))
     self.lines = kept
 
-  def write(self, line: dict[str, Any]) -> None:
+  def write(self, line: dict[str, Any]) -> dict[str, Any]:
+    """Adds a step's line and returns it as written: not finite is None."""
+    line = {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in line.items()
+    }
     append_line(self.path, line)
     self.lines.append(line)
+    return line
+
+
+def shown(value: float | None, digits: int) -> str:
+  """A metric as progress shows it."""
+  return "-" if value is None else f"{value:.{digits}f}"
 
 
 class StopSignals:

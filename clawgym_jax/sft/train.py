@@ -30,7 +30,7 @@ from clawgym_jax.sft.budget import Budget
 from clawgym_jax.sft.compiles import CompileCount
 from clawgym_jax.sft.optimizer import learning_rate
 from clawgym_jax.sft.scores import supervised_loss
-from clawgym_jax.sft.session import Metrics, StopSignals, claim_folder
+from clawgym_jax.sft.session import Metrics, StopSignals, claim_folder, shown
 from clawgym_jax.sft.setup import load_model, mesh_of, place
 from clawgym_jax.sft.updates import Updates, Watch
 
@@ -109,11 +109,11 @@ def train(config: SftConfig) -> dict[str, Any]:
             "tokens_per_second": line["tokens"] / seconds,
             "compiles": compiles.count - compiled,
         }
-        metrics.write(line)
+        line = metrics.write(line)
         watch.see(line)
         budget.step_took(seconds, done)
         bar.total = budget.steps
-        bar.set_postfix(loss=f"{line['loss']:.4f}", refresh=False)
+        bar.set_postfix(loss=shown(line["loss"], 4), refresh=False)
         bar.update()
         if done % config.saving.every_steps == 0 or done == budget.steps or stop.requested:
           save()
@@ -150,15 +150,14 @@ def _line(
     norm: float,
     rate: float,
 ) -> dict[str, Any]:
-  """One step's metrics; a value that is not finite is None, as JSON wants it."""
-  mean = {name: float(value) / max(weight, 1.0) for name, value in sums.items()}
-  values = mean | {"gradient_norm": norm}
+  """One step's metrics; means over trained tokens."""
   padding = (batch["positions"] == 0) & (
       batch["end"] == np.arange(1, batch["end"].shape[1] + 1)
   )
   return {
       "step": step,
-      **{name: v if np.isfinite(v) else None for name, v in values.items()},
+      **{name: float(value) / max(weight, 1.0) for name, value in sums.items()},
+      "gradient_norm": norm,
       "learning_rate": rate,
       "tokens": int((~padding).sum()),
       "trained_tokens": int((batch["weight"] > 0).sum()),
