@@ -1,7 +1,8 @@
 """Hugging Face model folders: read, and written so that transformers reads them.
 
 A folder appears whole or not at all: it is written beside its name and then
-renamed. A damaged or truncated file is a `UserError` that names it.
+renamed. It is absent only between two renames; what a kill leaves beside it, the
+next save ends. A damaged or truncated file is a `UserError` that names it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
-import ml_dtypes
 import numpy as np
 import safetensors
 import safetensors.numpy
@@ -30,6 +30,7 @@ from clawgym_jax.models import CausalLM, ModelConfig
 _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 _SHARD_BYTES = 5_000_000_000
+_PARTIAL, _OLD = ".partial-", ".old-"
 
 
 def load(
@@ -80,9 +81,8 @@ def save(
   directory = Path(directory).absolute()
   _refuse_other(directory)
   directory.parent.mkdir(parents=True, exist_ok=True)
-  partial = Path(
-      tempfile.mkdtemp(dir=directory.parent, prefix=f".{directory.name}.partial-")
-  )
+  _end_killed_save(directory)
+  partial = _beside(directory, _PARTIAL)
   try:
     weights = _write_weights(partial, model, dtype, shard_bytes)
     config = model.config.to_hf() | {"dtype": weights, "torch_dtype": weights}
@@ -162,7 +162,7 @@ def _write_weights(
     index = {"metadata": {"total_size": total}, "weight_map": where}
     write_json(directory / _INDEX, index)
   kinds = {value.dtype for shard in shards for value in shard.values()}
-  return "bfloat16" if kinds == {np.dtype(ml_dtypes.bfloat16)} else "float32"
+  return "bfloat16" if kinds == {np.dtype(jnp.bfloat16)} else "float32"
 
 
 def _refuse_other(directory: Path) -> None:
@@ -180,14 +180,29 @@ def _replace(directory: Path, partial: Path) -> None:
   """Puts `partial` in the place of `directory`."""
   before = None
   if directory.exists():
-    before = Path(
-        tempfile.mkdtemp(dir=directory.parent, prefix=f".{directory.name}.old-")
-    )
+    before = _beside(directory, _OLD)
     os.rename(directory, before)
   os.rename(partial, directory)
   _sync(directory.parent)
   if before is not None:
     shutil.rmtree(before)
+
+
+def _beside(directory: Path, kind: str) -> Path:
+  prefix = f".{directory.name}{kind}"
+  return Path(tempfile.mkdtemp(dir=directory.parent, prefix=prefix))
+
+
+def _end_killed_save(directory: Path) -> None:
+  """Puts back the model that a killed save had moved away, and removes the rest."""
+  for path in list(directory.parent.iterdir()):
+    if path.name.startswith(f".{directory.name}{_OLD}"):
+      if not directory.exists() and (path / "config.json").exists():
+        os.rename(path, directory)
+      else:
+        shutil.rmtree(path)
+    elif path.name.startswith(f".{directory.name}{_PARTIAL}"):
+      shutil.rmtree(path)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

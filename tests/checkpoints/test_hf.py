@@ -107,6 +107,34 @@ def test_damage_is_named(fault, tmp_path, tokenizer):
     hf.load(tmp_path / "model")
 
 
+@pytest.mark.parametrize("renames", [0, 1, 2])
+def test_what_a_killed_save_leaves_ends_at_the_next(
+    renames, tmp_path, tokenizer, monkeypatch
+):
+  model = create.tiny_qwen3(tokenizer.vocab_size)
+  target = tmp_path / "model"
+  hf.save(target, model, tokenizer)
+  rename, done = os.rename, []
+
+  def until_killed(*paths):
+    if len(done) == renames:
+      raise KeyboardInterrupt
+    done.append(rename(*paths))
+
+  with monkeypatch.context() as patch:  # nothing is cleaned up: as after kill -9
+    patch.setattr(hf.os, "rename", until_killed)
+    patch.setattr(hf.shutil, "rmtree", lambda path, **kw: until_killed())
+    with pytest.raises(KeyboardInterrupt):
+      hf.save(target, model, tokenizer)
+  assert list(tmp_path.glob(".model.*"))
+  assert target.exists() == (renames != 1)
+  monkeypatch.setattr(hf, "_write_weights", lambda *_: 1 / 0)
+  with pytest.raises(ZeroDivisionError):
+    hf.save(target, model, tokenizer)
+  assert [path.name for path in tmp_path.iterdir()] == ["model"]
+  hf.load(target)
+
+
 def test_a_failed_save_leaves_the_old_model(tmp_path, tokenizer, monkeypatch):
   model = create.tiny_qwen3(tokenizer.vocab_size)
   hf.save(tmp_path / "model", model, tokenizer)
