@@ -21,7 +21,21 @@ from absl import app, flags
 
 from clawgym_jax.contracts.errors import RecordError, UserError
 
-_JSON = flags.DEFINE_bool("json", False, "Print one JSON summary line last.")
+_JSON = flags.DEFINE_bool(
+    "json",
+    False,
+    "Print one JSON summary line last.",
+    module_name=sys.argv[0],  # so that --help of every command shows it
+)
+
+
+_MENDABLE = {
+    errno.ENOSPC: "free some space",
+    errno.ENOENT: "give a path that exists",
+    errno.ENOTDIR: "give a path whose parents are folders",
+    errno.EACCES: "allow access, or give another path,",
+    errno.EROFS: "give a path that can be written",
+}
 
 
 def run(main: Callable[[], dict[str, Any] | None]) -> None:
@@ -37,9 +51,9 @@ def run(main: Callable[[], dict[str, Any] | None]) -> None:
     except (UserError, RecordError) as error:
       _fail(str(error))
     except OSError as error:
-      if error.errno != errno.ENOSPC:
+      if error.errno not in _MENDABLE:
         raise
-      _fail(f"no space left ({error}): free some and run the same command again")
+      _fail(f"{error}: {_MENDABLE[error.errno]} and run the same command again")
     except KeyboardInterrupt:
       print("\nstopped; the same command continues", file=sys.stderr)
       sys.stdout.flush()

@@ -39,12 +39,14 @@ fi
 stamp="$venv/.installed-$kind"
 pins="requirements.txt pyproject.toml launch/install.sh"
 [ "$kind" = test ] && pins="$pins requirements-test.txt"
-want=$(cat $pins | sha256sum)
+version=$("$python" -c 'import sys; print(*sys.version_info[:2])')
+want=$(cat $pins | sha256sum)$version
 [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ] && exit 0
 
 say "installing Python packages into $venv (once; 1 to 20 minutes by network) ..."
 # --without-pip works on a Debian without python3-venv; pip then installs from outside.
-[ -x "$venv/bin/python" ] || "$python" -m venv --without-pip "$venv"
+have=$("$venv/bin/python" -c 'import sys; print(*sys.version_info[:2])' 2>/dev/null || true)
+[ "$have" = "$version" ] || "$python" -m venv --clear --without-pip "$venv"
 pip() { "$python" -m pip --python "$venv/bin/python" --disable-pip-version-check install "$@"; }
 requirements=requirements.txt
 [ "$kind" = test ] && requirements=requirements-test.txt

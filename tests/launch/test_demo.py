@@ -1,16 +1,21 @@
 """The demo keeps what it finished, refuses what is not its own, and runs whole."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from clawgym_jax.configs.base import RlConfig, SftConfig
+from clawgym_jax.configs.command import load
 from clawgym_jax.contracts.errors import UserError
-from launch import demo
+from clawgym_jax.contracts.files import write_json
+from launch import children, demo
 from tests.conftest import ROOT
 
 
@@ -25,6 +30,50 @@ def test_another_run_is_never_mixed_in(tmp_path):
   with pytest.raises(UserError, match="holds other files"):
     demo.Demo(demo.TINY, tmp_path / "mine")._claim()
   assert os.listdir(tmp_path / "mine") == ["thesis.tex"]
+
+
+def test_every_stage_gives_its_program_flags_that_it_knows(tmp_path, monkeypatch):
+  """A renamed flag breaks here, not after twenty minutes of a demo."""
+  out, commands = tmp_path / "demo", []
+
+  def record(module, flags, log, needs=None):
+    commands.append((module, flags))
+    if module == "data_gen.synthesize":
+      for index in range(flags["num_tasks"]):
+        write_json(Path(flags["out"]) / str(index) / "task.json", {})
+    elif module == "clawgym_jax.serve.choose_precision":
+      write_json(Path(flags["out"]), {"compute_dtype": "float32"})
+    elif module == "eval.run":
+      write_json(
+          Path(flags["out"]) / "summary.json",
+          {"mean": None, "interval": None, "planned": 1, "scored": 0, "truncated": 0, "unscored": 0},
+      )
+
+  @contextlib.contextmanager
+  def serve(module, flags, ready, log):
+    commands.append((module, {**flags, "ready_file": ready}))
+    yield children.Server("http://127.0.0.1:1", module, None, log)
+
+  monkeypatch.setattr(demo.children, "run", record)
+  monkeypatch.setattr(demo.children, "serving", serve)
+  demo.Demo(demo.TINY, out).run()
+  seen = set()
+  for module, flags in commands:
+    kind = {"clawgym_jax.sft": SftConfig, "clawgym_jax.rl": RlConfig}.get(module)
+    if kind is not None:
+      items = [
+          f"{k.removeprefix('config.')}={v}" for k, v in flags.items() if k != "config"
+      ]
+      load(flags["config"], kind, items)
+    elif (module, *flags) not in seen:
+      seen.add((module, *flags))
+      options = [f"--{name}={value}" for name, value in flags.items()]
+      done = subprocess.run(
+          [sys.executable, "-m", module, *options, "--only_check_args"],
+          cwd=ROOT, capture_output=True, text=True,
+      )  # fmt: skip
+      assert done.returncode == 0, done.stderr
+  assert len(seen) >= 8
 
 
 def test_finished_stages_are_not_done_again(tmp_path):

@@ -70,7 +70,6 @@ def test_what_is_wrong_is_said_before_any_work(tasks, tmp_path, extra, words):
   assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.slow
 def test_two_steps_with_real_sandboxes(tasks, tmp_path):
   out = tmp_path / "out"
   result = run(tasks, out)
