@@ -3,8 +3,10 @@
 The reference solution scores 1; doing nothing and every adversary score 0;
 a spoiled result scores less than 1. A task that fails, or can't even be
 loaded, moves to DIR/rejected with its causes in DIR/audit.json. A run that
-the platform lost decides nothing: the task stays, counted as undecided, and
-the same command tries it again. Verdicts are kept by content hash.
+the platform lost, or that the host had no means for, decides nothing: the task
+stays, counted as undecided, and the same command tries it again. A fault of
+our own ends the audit. Verdicts are kept by content hash; what an earlier run
+rejected is reported but is no error of this one.
 """
 
 from __future__ import annotations
@@ -39,7 +41,17 @@ _CONCURRENCY = flags.DEFINE_integer(
     "concurrency", 6, "Sandboxes at once.", lower_bound=1
 )
 _ALLOW = flags.DEFINE_bool(
-    "allow_rejected", False, "Exit with status 0 although tasks were rejected."
+    "allow_rejected", False, "Exit with status 0 although this run rejected tasks."
+)
+
+
+_BROKEN_RECORD = (ValueError, KeyError, TypeError, AttributeError)
+# What a task's own files can be wrong in; any other OSError is the host's.
+_BROKEN_FILES = (
+    FileNotFoundError,
+    IsADirectoryError,
+    NotADirectoryError,
+    PermissionError,
 )
 
 
@@ -53,8 +65,6 @@ async def judge(task: Task) -> list[str]:
   The runs take turns in one sandbox, the solution last, and each result is
   judged in a fresh one.
   """
-  sandbox = open_sandbox(run_id="audit", now=task.now)
-  initial = pack(gather(task.workspace))
   causes = []
 
   async def check(name: str, result: HarnessResult) -> None:
@@ -65,7 +75,8 @@ async def judge(task: Task) -> list[str]:
       causes.append(cause)
 
   try:
-    async with sandbox:
+    initial = pack(gather(task.workspace))
+    async with open_sandbox(run_id="audit", now=task.now) as sandbox:
       await sandbox.start(task.workspace)
       for name in ("null", *ADVERSARIES):
         await check(name, await load(name).run(HarnessContext(task, sandbox)))
@@ -75,8 +86,8 @@ async def judge(task: Task) -> list[str]:
       await check("oracle", result)
       await spoil_results(sandbox)
       await check(_SPOILED, result)
-  except SandboxLost as error:
-    raise _Undecided(str(error)) from error
+  except (SandboxLost, OSError) as error:
+    raise _Undecided(f"{type(error).__name__}: {error}") from error
   except SandboxError as error:
     causes.append(f"sandbox: {error}")
   return causes
@@ -109,7 +120,8 @@ async def audit(folder: Path, concurrency: int) -> dict[str, Any]:
     raise UserError(f"{folder} holds no tasks: make some with data_gen.synthesize")
   bar = cli.progress(len(names), "audit", unit="task")
   gone = known.keys() - set(names)
-  verdicts = {n: known[n] for n in gone if known[n]["verdict"] == "rejected"}
+  earlier = {n: known[n] for n in gone if known[n]["verdict"] == "rejected"}
+  verdicts = dict(earlier)
   undecided: dict[str, str] = {}
   waiting = iter(names)
   saved = time.monotonic()
@@ -135,23 +147,26 @@ async def audit(folder: Path, concurrency: int) -> dict[str, Any]:
   finally:
     bar.close()
     _save(folder, {**known, **verdicts})
-  return _summary(verdicts, undecided)
+  return _summary(verdicts, undecided, len(earlier))
 
 
 async def _verdict(directory: Path, known: dict[str, Any] | None) -> dict[str, Any]:
   try:
     task = load_task(directory)
+    task.solution(), task.final_message()  # only to see that they can be read
     raw = json.loads((directory / "task.json").read_text())
     digest = f"{VERSION}:{content_hash(directory, raw)}"
-    if known and known["hash"] == digest:
-      return known
-    causes = await judge(task)
-  except (RecordError, OSError, ValueError, KeyError, TypeError) as error:
+  except (RecordError, *_BROKEN_FILES, *_BROKEN_RECORD) as error:
     return {
         "verdict": "rejected",
         "hash": "",
         "causes": [f"broken: {type(error).__name__}: {error}"],
     }
+  except OSError as error:
+    raise _Undecided(f"{type(error).__name__}: {error}") from error
+  if known and known["hash"] == digest:
+    return known
+  causes = await judge(task)
   verdict = "rejected" if causes else "admitted"
   return {
       "verdict": verdict,
@@ -191,12 +206,14 @@ def _reject(folder: Path, name: str) -> None:
 
 
 def _summary(
-    verdicts: dict[str, dict[str, Any]], undecided: dict[str, str]
+    verdicts: dict[str, dict[str, Any]], undecided: dict[str, str], earlier: int
 ) -> dict[str, Any]:
+  """The counts; `rejected` by this run, `already_rejected` by `earlier` ones."""
   rejected = {n: v["causes"] for n, v in verdicts.items() if v["verdict"] == "rejected"}
   return {
       "admitted": len(verdicts) - len(rejected),
-      "rejected": len(rejected),
+      "rejected": len(rejected) - earlier,
+      "already_rejected": earlier,
       "undecided": len(undecided),
       "causes": {**rejected, **{n: [c] for n, c in undecided.items()}},
   }
@@ -212,6 +229,7 @@ def main() -> dict[str, Any]:
   summary = asyncio.run(audit(folder, _CONCURRENCY.value))
   print(
       f"{summary['admitted']} admitted, {summary['rejected']} rejected,"
+      f" {summary['already_rejected']} already rejected,"
       f" {summary['undecided']} undecided; see {folder / 'audit.json'}"
   )
   for name, causes in sorted(summary["causes"].items()):

@@ -3,20 +3,25 @@
 Standard library only. Deliverables are judged first; that the rest is
 unchanged counts only once every deliverable is right, so an agent that does
 nothing, or writes the wrong thing, scores exactly 0. Trailing blanks and
-newlines never matter. What an agent may leave (links, bombs, huge numbers,
-endless views) costs bounded time and memory and is merely wrong. Code from
-the workspace runs only for the kind `script`, with a time limit.
+newlines never matter. What an agent may leave (links, pipes, bombs, huge
+numbers, endless views) is merely wrong: each deliverable is judged in a child
+process with bounded time and memory, and a child that dies has said no. So no
+workspace makes `grade` raise or hang, which would spare the agent its zero.
+Code from the workspace runs only for the kind `script`, with a time limit.
 """
 
 import hashlib
 import json
 import math
 import os
+import resource
+import signal
 from pathlib import Path
 
 EXPECTED = Path(__file__).resolve().parent / "expected.json"
 MAX_BYTES = 4 << 20
 SCRIPT_SECONDS = 8
+JUDGE_SECONDS = SCRIPT_SECONDS + 1
 QUERY_STEPS = 100_000
 
 
@@ -28,21 +33,45 @@ def grade(workspace: str, final_message: str, transcript: list) -> dict[str, flo
       _digest(root / path) == digest for path, digest in expected["unchanged"].items()
   )
   values = {
-      name: float(_right(root, spec))
+      name: float(_right_in_child(root, spec))
       for name, spec in expected["deliverables"].items()
   }
   values["rest_unchanged"] = float(intact and all(values.values()))
   return values
 
 
+def _right_in_child(root: Path, spec: dict) -> bool:
+  if not _plain(root / spec["path"]):
+    return False
+  child = os.fork()
+  if child == 0:
+    wrong = 1
+    try:
+      # Half of what a process may have, or both of us die of its hunger.
+      soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+      if soft != resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft // 2, hard))
+      signal.signal(signal.SIGALRM, signal.SIG_DFL)
+      signal.alarm(JUDGE_SECONDS)
+      wrong = int(not _right(root, spec))
+    finally:
+      os._exit(wrong)  # whatever was raised
+  return os.waitpid(child, 0)[1] == 0
+
+
 def _right(root: Path, spec: dict) -> bool:
   path = root / spec["path"]
-  if path.is_symlink() or not path.is_file() or path.stat().st_size > MAX_BYTES:
-    return False
+  return _plain(path) and bool(_KINDS[spec["kind"]](root, path, spec))
+
+
+def _plain(path: Path) -> bool:
+  """Whether a file of bounded size is there, not a link, pipe or folder."""
   try:
-    return bool(_KINDS[spec["kind"]](root, path, spec))
-  except (ValueError, OSError, EOFError, RecursionError):
-    return False  # not of the expected format at all
+    return (
+        not path.is_symlink() and path.is_file() and path.stat().st_size <= MAX_BYTES
+    )
+  except OSError:
+    return False
 
 
 def _text(root: Path, path: Path, spec: dict) -> bool:
@@ -70,22 +99,18 @@ def _tar(root: Path, path: Path, spec: dict) -> bool:
   import gzip
   import io
   import tarfile
-  import zlib
 
   found = {}
-  try:
-    with gzip.open(path) as stream:
-      raw = stream.read(MAX_BYTES)
-    with tarfile.open(fileobj=io.BytesIO(raw), mode="r:") as archive:
-      for member in archive:
-        if member.isfile():
-          name = os.path.normpath(member.name)
-          data = archive.extractfile(member).read()
-          found[name] = hashlib.sha256(data).hexdigest()
-        elif not member.isdir():
-          return False
-  except (tarfile.TarError, zlib.error):
-    return False
+  with gzip.open(path) as stream:
+    raw = stream.read(MAX_BYTES)
+  with tarfile.open(fileobj=io.BytesIO(raw), mode="r:") as archive:
+    for member in archive:
+      if member.isfile():
+        name = os.path.normpath(member.name)
+        data = archive.extractfile(member).read()
+        found[name] = hashlib.sha256(data).hexdigest()
+      elif not member.isdir():
+        return False
   return found == spec["members"]
 
 
@@ -93,14 +118,11 @@ def _database(root: Path, path: Path, spec: dict) -> bool:
   import sqlite3
 
   uri = f"file:{path.resolve()}?mode=ro&immutable=1"
-  try:
-    connection = sqlite3.connect(uri, uri=True)
-    connection.set_progress_handler(lambda: 1, QUERY_STEPS)
-    query = f"select * from {spec['table']} order by 1"
-    rows = connection.execute(query).fetchmany(len(spec["rows"]) + 1)
-    connection.close()
-  except sqlite3.Error:
-    return False
+  connection = sqlite3.connect(uri, uri=True)
+  connection.set_progress_handler(lambda: 1, QUERY_STEPS)
+  query = f"select * from {spec['table']} order by 1"
+  rows = connection.execute(query).fetchmany(len(spec["rows"]) + 1)
+  connection.close()
   return [list(row) for row in rows] == spec["rows"]
 
 
@@ -109,10 +131,12 @@ def _script(root: Path, path: Path, spec: dict) -> bool:
 
   Everything that this touches is put back afterwards.
   """
-  import signal
+  import shutil
   import subprocess
 
   source, result = root / spec["source"], root / spec["result"]
+  if not (_plain(source) and _plain(result)):
+    return False
   saved = {place: place.read_bytes() for place in (source, result)}
   source.write_bytes(saved[source] + spec["row"].encode())
   result.unlink()
@@ -137,13 +161,16 @@ def _script(root: Path, path: Path, spec: dict) -> bool:
       pass
     process.wait()
     for place, data in saved.items():
+      if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
+      place.unlink(missing_ok=True)  # a pipe would block, a link lead elsewhere
       place.parent.mkdir(parents=True, exist_ok=True)
       place.write_bytes(data)
 
 
 def _digest(path: Path) -> str | None:
-  """SHA-256 of a file; None where there is no plain file."""
-  if path.is_symlink() or not path.is_file():
+  """SHA-256 of a file; None where there is no plain, small file."""
+  if not _plain(path):
     return None
   return hashlib.sha256(path.read_bytes()).hexdigest()
 

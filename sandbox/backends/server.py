@@ -13,6 +13,7 @@ output or leaves a background process holding the pipe delays nobody.
 A frame is `!IQ` (bytes of header, bytes of body), a JSON header, a body.
 """
 
+import contextlib
 import ctypes
 import errno
 import io
@@ -31,6 +32,7 @@ HEADER = struct.Struct("!IQ")
 CHUNK = 1 << 20
 KILL_ROUNDS = 20
 WATCH_SECONDS = 0.05
+KINDS = {stat.S_IFDIR: "dir", stat.S_IFREG: "file", stat.S_IFLNK: "link"}
 
 
 class Refused(Exception):
@@ -122,10 +124,8 @@ class Server:
           if not self.receive():
             return
         elif fd == self.wake:
-          try:
+          with contextlib.suppress(BlockingIOError):
             os.read(self.wake, 4096)
-          except BlockingIOError:
-            pass
         else:
           self.drain(fd)
       self.reap()
@@ -199,8 +199,7 @@ class Server:
       signal.set_wakeup_fd(-1)
       for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
-      limits = self.config["rlimits"]
-      for name, value in limits.items():
+      for name, value in self.config["rlimits"].items():
         resource.setrlimit(getattr(resource, name), (value, value))
       os.chdir("/workspace")
       shell = "/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"
@@ -304,12 +303,7 @@ class Server:
   def do_list(self, request, body):
     entries = []
     for path, info in walk(request["path"]):
-      kind = (
-          "dir" if stat.S_ISDIR(info.st_mode)
-          else "file" if stat.S_ISREG(info.st_mode)
-          else "link" if stat.S_ISLNK(info.st_mode)
-          else "other"
-      )
+      kind = KINDS.get(stat.S_IFMT(info.st_mode), "other")
       entries.append({"path": path, "type": kind, "size": info.st_size})
     return {}, json.dumps(sorted(entries, key=lambda e: e["path"])).encode()
 
@@ -470,15 +464,11 @@ def kill_all_but(kept):
     if not victims:
       return
     for pid in victims:
-      try:
+      with contextlib.suppress(OSError):
         os.kill(pid, signal.SIGKILL)
-      except OSError:
-        continue
     time.sleep(0.002)
-  try:
+  with contextlib.suppress(ProcessLookupError):
     os.kill(-1, signal.SIGKILL)
-  except ProcessLookupError:
-    return
 
 
 def alive(pid):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import json
 import subprocess
 import sys
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from clawgym_jax.contracts.task import load_task
-from data_gen import mutation
+from data_gen import audit, mutation
 from data_gen.draft import REGISTRY
 from data_gen.synthesize import make_task
 
@@ -76,15 +78,43 @@ def test_sound_tasks_are_admitted_and_unsound_ones_name_their_cause(audited):
 def test_a_second_run_keeps_verdicts_and_judges_only_what_changed(audited):
   folder, _ = audited
   before = json.loads((folder / "audit.json").read_text())
-  run = _audit(folder, "--allow_rejected")
+  run = _audit(folder)  # what the first run rejected is no error of this one
   assert run.returncode == 0, run.stderr
   assert json.loads((folder / "audit.json").read_text()) == before
   summary = json.loads(run.stdout.splitlines()[-1])
   assert (summary["admitted"], summary["undecided"]) == (4, 0)
+  assert (summary["rejected"], summary["already_rejected"]) == (0, 7)
+  assert "7 already rejected" in run.stdout
   victim = folder / "sound-move_by_type"
   (victim / "checks" / "expected.json").write_text("{}")
   assert _audit(folder).returncode == 1
   assert not victim.exists() and (folder / "rejected" / victim.name).is_dir()
+
+
+@pytest.mark.parametrize("place", ["open_sandbox", "load_task", "verify"])
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOSPC, errno.EAGAIN])
+def test_a_host_without_means_decides_nothing(tmp_path, monkeypatch, place, code):
+  sound = _make(tmp_path, "sound")
+
+  def fail(*_args, **_kwargs):
+    raise OSError(code, "the host is short of it")
+
+  monkeypatch.setattr(audit, place, fail)
+  summary = asyncio.run(audit.audit(tmp_path, 1))
+  assert (summary["rejected"], summary["undecided"]) == (0, 1)
+  assert sound.is_dir() and not (tmp_path / "rejected").exists()
+
+
+def test_a_fault_of_our_own_ends_the_audit(tmp_path, monkeypatch):
+  sound = _make(tmp_path, "sound")
+
+  async def fail(_task):
+    raise TypeError("ours")
+
+  monkeypatch.setattr(audit, "judge", fail)
+  with pytest.raises(TypeError, match="ours"):
+    asyncio.run(audit.audit(tmp_path, 1))
+  assert sound.is_dir() and not (tmp_path / "rejected").exists()
 
 
 def test_every_kind_of_result_is_spoiled(tmp_path):

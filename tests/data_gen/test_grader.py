@@ -129,5 +129,8 @@ def test_a_script_must_read_its_source_and_may_not_hang(judge, tmp_path, monkeyp
   assert value("open('out', 'w').write(str(sum(map(int, open('in')))))") == 1.0
   assert value("open('out', 'w').write('6')") == 0.0
   assert value("raise SystemExit(1)") == 0.0
+  for left in ("os.mkfifo('out')", "os.mkdir('out')", "os.symlink('out', 'out')"):
+    assert value(f"import os\n{left}") == 0.0
+    assert (tmp_path / "out").is_file() and not (tmp_path / "out").is_symlink()
   hang = "import os, time\nif os.fork() == 0: time.sleep(60)\ntime.sleep(60)"
   assert value(hang) == 0.0
