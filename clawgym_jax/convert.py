@@ -17,7 +17,8 @@ from absl import flags
 from clawgym_jax import cli
 from clawgym_jax.chat import vocabulary
 from clawgym_jax.chat.tokenizer import Tokenizer
-from clawgym_jax.checkpoints import gguf, hf, names, orbax
+from clawgym_jax.checkpoints import hf, names, orbax
+from clawgym_jax.checkpoints import source as checkpoint
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.data import chats
 from clawgym_jax.models import CausalLM, ModelConfig, create
@@ -41,16 +42,10 @@ def load(source: str, tokenizer: str | None) -> tuple[CausalLM, Tokenizer]:
   path = Path(source)
   if source == "tiny":
     return _tiny()
-  if source.startswith("package:") or path.suffix == ".gguf":
-    return gguf.load(source)
-  if (path / "config.json").is_file():
-    return hf.load(path)
   states = orbax.Checkpoints(path)
-  if not states.steps():
-    raise UserError(
-        f"--from={source} is none of: a .gguf file, package:NAME, a Hugging Face"
-        " folder (with config.json), a folder of saved training states"
-    )
+  if (path / "config.json").is_file() or not states.steps():
+    also = ("a folder of saved training states", "tiny")
+    return checkpoint.load(source, flag="--from", also=also)
   if tokenizer is None:
     raise UserError(
         "a training state has no tokenizer: give --tokenizer=DIR, the model"

@@ -25,12 +25,12 @@ from clawgym_jax.checkpoints import hf, orbax
 from clawgym_jax.configs.base import RlConfig
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.task import list_tasks
+from clawgym_jax.parallel.compiles import CompileCount
 from clawgym_jax.pool import Group
 from clawgym_jax.rl.learner import Learner
 from clawgym_jax.rl.rollouts import Rollouts
 from clawgym_jax.rl.rows import Experience, experience
 from clawgym_jax.serve import Engine
-from clawgym_jax.sft.compiles import CompileCount
 from clawgym_jax.sft.optimizer import learning_rate
 from clawgym_jax.sft.session import Metrics, StopSignals, claim_folder, shown
 from clawgym_jax.sft.setup import load_model, mesh_of

@@ -25,7 +25,7 @@ import uvicorn
 from absl import flags
 
 from clawgym_jax import cli
-from clawgym_jax.checkpoints import gguf, hf
+from clawgym_jax.checkpoints import source as checkpoint
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import write_json
 from clawgym_jax.parallel.host import keep_memory
@@ -33,7 +33,10 @@ from clawgym_jax.serve import http, precision
 from clawgym_jax.serve.engine import Engine, EngineError
 
 _CHECKPOINT = flags.DEFINE_string(
-    "checkpoint", None, "Hugging Face folder or .gguf file.", required=True
+    "checkpoint",
+    None,
+    "Hugging Face folder, .gguf file or package:NAME.",
+    required=True,
 )
 _HOST = flags.DEFINE_string("host", "127.0.0.1", "Address to listen on.")
 _PORT = flags.DEFINE_integer("port", 8000, "Port; 0 takes a free one.", 0, 65535)
@@ -73,9 +76,8 @@ def main() -> dict[str, Any]:
 def _serve(
     listener: socket.socket, url: str, ready_file: Path | None
 ) -> dict[str, Any]:
-  path = Path(_CHECKPOINT.value)
   started = time.monotonic()
-  engine = _load(path)
+  engine = _load(_CHECKPOINT.value)
   server = uvicorn.Server(
       uvicorn.Config(
           http.app(engine),
@@ -111,11 +113,8 @@ def _serve(
   return {"url": url, **engine.report()}
 
 
-def _load(path: Path) -> Engine:
-  if not path.exists():
-    raise UserError(f"--checkpoint={path} does not exist")
-  load = gguf.load if path.suffix == ".gguf" else hf.load
-  model, tokenizer = load(path)
+def _load(source: str) -> Engine:
+  model, tokenizer = checkpoint.load(source, flag="--checkpoint")
   dtype, reason = precision.choose(
       _COMPUTE_DTYPE.value, model.config, _SLOTS.value
   )
@@ -123,7 +122,7 @@ def _load(path: Path) -> Engine:
   return Engine(
       model,
       tokenizer,
-      name=_NAME.value or path.stem,
+      name=_NAME.value or Path(source).stem,
       slots=_SLOTS.value,
       max_len=_MAX_LEN.value,
       compute_dtype=jnp.dtype(dtype),

@@ -8,7 +8,6 @@ prompt token is read by the first decode step, so the head runs in one place.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -21,15 +20,13 @@ from clawgym_jax.models.cache import KVCache, init_cache
 from clawgym_jax.models.causal_lm import CausalLM
 from clawgym_jax.models.config import ModelConfig
 from clawgym_jax.models.create import serving_graphdef, serving_params
+from clawgym_jax.parallel.compiles import CompileCount
 from clawgym_jax.serve.requests import MAX_STOP_IDS
 from clawgym_jax.serve.sampling import sample
 from clawgym_jax.serve.slots import Copy, Prefill
 
 Params = tuple[jax.Array, ...]
 """The weights served, flat: flattening a module a call costs milliseconds."""
-
-_COMPILE_EVENT = "/jax/core/compile/backend_compile_duration"
-_compiles: dict[int, int] = {}  # by thread
 
 
 class DecodeInput(NamedTuple):
@@ -110,8 +107,7 @@ class Programs:
     self._convert_jit = jax.jit(
         lambda params: jax.tree.map(jnp.copy, serving_params(params, compute_dtype))
     )
-    self._thread: int | None = None
-    self._warm_compiles = 0
+    self._compiles: CompileCount | None = None  # from `warm_up` on
     self._copy_jit = jax.jit(self._copy, donate_argnums=0)
     self._prefill_jit = jax.jit(self._prefill, donate_argnums=1)
     self._decode_jit = jax.jit(self._decode, donate_argnums=1)
@@ -136,7 +132,6 @@ class Programs:
     other context are part of a compiled program's key, and compiles are
     counted by thread.
     """
-    count_compiles()
     self.copy(Copy(0, 0, 0))
     for shape in self.prefill_shapes:
       call = Prefill(
@@ -148,13 +143,12 @@ class Programs:
       self.prefill(params, call)
     self.decode(params, DecodeInput.empty(self.slots), hurry=False)
     jax.block_until_ready(self._cache)
-    self._thread = threading.get_ident()
-    self._warm_compiles = _compiles.get(self._thread, 0)
+    self._compiles = CompileCount()
 
   @property
   def recompiles(self) -> int:
     """What the engine's thread compiled since `warm_up`."""
-    return _compiles.get(self._thread, 0) - self._warm_compiles
+    return self._compiles.count if self._compiles else 0
 
   def copy(self, copy: Copy) -> None:
     """The whole row, so that one shape serves; what lies past `length` is dead."""
@@ -238,17 +232,3 @@ class Programs:
     )
     carry = jax.lax.while_loop(unfinished, body, carry)
     return carry[2], Sampled(*carry[6], carry[5])
-
-
-def count_compiles() -> None:
-  """Counts XLA compiles by thread from now on; once a process."""
-  if not _compiles:
-    _compiles[0] = 0
-    jax.monitoring.register_event_duration_secs_listener(_record)
-
-
-def _record(event: str, seconds: float, **_: object) -> None:
-  del seconds
-  if event == _COMPILE_EVENT:
-    thread = threading.get_ident()
-    _compiles[thread] = _compiles.get(thread, 0) + 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +11,7 @@ import numpy as np
 
 from clawgym_jax.chat import vocabulary
 from clawgym_jax.chat.tokenizer import Tokenizer
-from clawgym_jax.checkpoints import gguf, hf
+from clawgym_jax.checkpoints import source as checkpoint
 from clawgym_jax.configs.base import Mesh, ModelSource
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.models import create
@@ -31,15 +30,9 @@ def load_model(
   if source.source == "tiny":
     tokenizer = vocabulary.train(texts(), source.vocab_size)
     return create.tiny_qwen3(tokenizer.vocab_size, seed=seed, **kw), tokenizer
-  path = Path(source.source)
-  if path.suffix == ".gguf" or source.source.startswith("package:"):
-    return gguf.load(source.source, **kw)
-  if not (path / "config.json").is_file():
-    raise UserError(
-        f"config.model.source={source.source} is none of: tiny, a Hugging Face"
-        " folder (with config.json), a .gguf file, package:NAME"
-    )
-  return hf.load(path, **kw)
+  return checkpoint.load(
+      source.source, flag="--config.model.source", also=("tiny",), **kw
+  )
 
 
 @contextlib.contextmanager

@@ -26,8 +26,8 @@ from clawgym_jax.configs.base import SftConfig
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.data import chats
 from clawgym_jax.data.pipeline import Batches
+from clawgym_jax.parallel.compiles import CompileCount
 from clawgym_jax.sft.budget import Budget
-from clawgym_jax.sft.compiles import CompileCount
 from clawgym_jax.sft.optimizer import learning_rate
 from clawgym_jax.sft.scores import supervised_loss
 from clawgym_jax.sft.session import Metrics, StopSignals, claim_folder, shown
