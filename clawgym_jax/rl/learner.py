@@ -18,7 +18,7 @@ import numpy as np
 from flax import nnx
 
 from clawgym_jax.configs.base import RlConfig
-from clawgym_jax.data.batch import capacity, collate
+from clawgym_jax.data.batch import collate
 from clawgym_jax.rl.objectives import kl_k3, ppo_clip
 from clawgym_jax.rl.rows import Experience
 from clawgym_jax.sft.setup import place
@@ -68,7 +68,6 @@ class Learner:
         self.graphdef, self.params, loss, self.config.optimizer, self.mesh
     )
     self.optimizer = self.updates.initial(self.params)
-    self._slots = 1  # only grows: fewer compiles
     self._score = jax.jit(self._scored)
 
   def _scored(self, params: nnx.State, batch: Batch) -> jax.Array:
@@ -127,11 +126,10 @@ class Learner:
     """Micro-batches of one shape, rows in an order drawn anew."""
     order = np.random.default_rng((self.config.seed, step))
     rows = [experience.rows[i] for i in order.permutation(len(experience.rows))]
-    most = max(int((row.loss_weight > 0).sum()) for row in rows)
-    self._slots = max(self._slots, capacity(most, self.config.row_length))
     size = self.config.micro_rows
     return [
-        collate(rows[start : start + size], self._slots, total_rows=size)
+        # A slot for each token: one shape, so one compile, whatever was sampled.
+        collate(rows[start : start + size], self.config.row_length, total_rows=size)
         for start in range(0, len(rows), size)
     ]
 
