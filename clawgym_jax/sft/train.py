@@ -27,6 +27,7 @@ from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.data import chats
 from clawgym_jax.data.pipeline import Batches
 from clawgym_jax.parallel.compiles import CompileCount
+from clawgym_jax.parallel.host import release_memory
 from clawgym_jax.sft.budget import Budget
 from clawgym_jax.sft.optimizer import learning_rate
 from clawgym_jax.sft.scores import supervised_loss
@@ -80,6 +81,7 @@ def train(config: SftConfig) -> dict[str, Any]:
     print(_opening(corpus, batches, budget, done), file=sys.stderr)
 
     def save() -> None:
+      release_memory()
       saves.save(
           orbax.TrainState(
               step=done,
@@ -89,6 +91,7 @@ def train(config: SftConfig) -> dict[str, Any]:
               config=model.config.to_hf(),
           )
       )
+      release_memory()
 
     with cli.progress(budget.steps, "sft", done=done, unit="step") as bar:
       while done < budget.steps:
@@ -102,6 +105,7 @@ def train(config: SftConfig) -> dict[str, Any]:
         rate = learning_rate(config.optimizer, done, budget.steps)
         params, optimizer, norm = updates.apply(params, optimizer, sums[0], rate)
         line = _line(done + 1, batch, weight, sums[1], float(norm), rate)
+        del sums  # gradients, as large as the model
         done += 1
         seconds = time.monotonic() - started
         line |= {
@@ -109,6 +113,8 @@ def train(config: SftConfig) -> dict[str, Any]:
             "tokens_per_second": line["tokens"] / seconds,
             "compiles": compiles.count - compiled,
         }
+        if line["compiles"]:
+          release_memory()
         line = metrics.write(line)
         watch.see(line)
         budget.step_took(seconds, done)
