@@ -51,7 +51,7 @@ def load(
     UserError: a file is missing, damaged or of another model.
   """
   directory = Path(directory)
-  config = ModelConfig.from_hf(_read_json(directory / "config.json"))
+  config = load_config(directory)
   model = names.build(
       config,
       _Weights(directory),
@@ -60,6 +60,11 @@ def load(
       **kw,
   )
   return model, Tokenizer.load(directory)
+
+
+def load_config(directory: Path) -> ModelConfig:
+  """The shape that a folder's config.json states."""
+  return ModelConfig.from_hf(_read_json(Path(directory) / "config.json"))
 
 
 def save(
