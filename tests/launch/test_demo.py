@@ -15,7 +15,8 @@ from clawgym_jax.configs.base import RlConfig, SftConfig
 from clawgym_jax.configs.command import load
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import write_json
-from launch import children, demo
+from launch import children
+from launch.demo import stages as demo
 from tests.conftest import ROOT
 
 

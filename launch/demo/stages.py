@@ -21,23 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from absl import flags
-
-from clawgym_jax import cli
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import append_line, read_lines, write_json
 from clawgym_jax.contracts.task import list_tasks
 from launch import children
-
-_MODEL = flags.DEFINE_enum(
-    "model",
-    "smollm2",
-    ["smollm2", "tiny"],
-    "smollm2: SmolLM2-135M-Instruct, pretrained. tiny: a Qwen3-shaped model from"
-    " scratch, which tests the road and learns nothing worth scoring.",
-)
-_OUT = flags.DEFINE_string("out", "demo", "Folder for everything the run makes.")
-
 
 _DISK_BYTES = 8 << 30
 
@@ -379,13 +366,3 @@ def _score_line(name: str, summary: dict[str, Any]) -> str:
 
 def _say(line: str) -> None:
   print(line, file=sys.stderr, flush=True)
-
-
-def main() -> dict[str, Any]:
-  os.environ.setdefault("JAX_PLATFORMS", "cpu")
-  os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
-  return Demo(SMOLLM2 if _MODEL.value == "smollm2" else TINY, Path(_OUT.value)).run()
-
-
-if __name__ == "__main__":
-  cli.run(main)

@@ -1,0 +1,1 @@
+"""The whole life cycle on one machine: `python -m launch.demo`, or `make demo`."""
