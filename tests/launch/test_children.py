@@ -107,6 +107,7 @@ def test_a_child_stops_with_its_parent_and_may_save(tmp_path, module, number):
       "except KeyboardInterrupt: (here / 'saved').touch(); raise SystemExit(130)\n"
   )
   program = (
+      "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
       "from pathlib import Path; from launch import children\n"
       f"children.run('{name}', {{}}, Path(r'{tmp_path}/log'))\n"
   )
