@@ -3,8 +3,8 @@
 The result is the same `Tokenizer` as any other: the sentencepiece model's
 pieces and scores become a Unigram model of the `tokenizers` library, which
 gives the same ids. The control tokens come after the pieces and are none of
-them, so that text never matches them. Whitespace is kept and no prefix space is added, so ids of
-a concatenation at a control token are the concatenation of ids.
+them, so that text never matches them. Whitespace is kept and no prefix space is
+added, so ids of a concatenation at a control token are the concatenation of ids.
 """
 
 from __future__ import annotations
