@@ -49,15 +49,17 @@ class Updates:
   ):
     optimizer = transformation(config)
 
-    def gradients(params: nnx.State, batch: Batch, denominator: jax.Array) -> Sums:
-      def scaled(params):
-        total, sums = loss(nnx.merge(graphdef, params), batch)
-        return total / denominator, sums
-
-      return jax.grad(scaled, has_aux=True)(params)
+    def loss_and_sums(params, batch, denominator):
+      total, sums = loss(nnx.merge(graphdef, params), batch)
+      return total / denominator, sums
 
     def add(sums, params, batch, denominator):
-      return jax.tree.map(jnp.add, sums, gradients(params, batch, denominator))
+      added = jax.grad(loss_and_sums, has_aux=True)(params, batch, denominator)
+      return jax.tree.map(jnp.add, sums, added)
+
+    def zeros(params, batch):
+      _, reported = jax.eval_shape(loss_and_sums, params, batch, 1.0)
+      return jax.tree.map(jnp.zeros_like, (params, reported))
 
     def apply(params, state, grads, rate):
       norm = optax.tree.norm(grads)
@@ -74,9 +76,11 @@ class Updates:
     layouts = None, None, None
     if mesh is not None:
       layouts = _layouts(optimizer, params, mesh)
-    self.initial = jax.jit(optimizer.init, out_shardings=layouts[1])
-    self._start = jax.jit(gradients)
-    self._add = jax.jit(add, donate_argnums=0)
+    weights, moments, everywhere = layouts
+    sums = weights, everywhere
+    self.initial = jax.jit(optimizer.init, out_shardings=moments)
+    self._zeros = jax.jit(zeros, out_shardings=sums)
+    self._add = jax.jit(add, donate_argnums=0, out_shardings=sums)
     self.apply = jax.jit(apply, donate_argnums=(0, 1), out_shardings=layouts)
 
   def accumulate(
@@ -84,8 +88,8 @@ class Updates:
   ) -> Sums:
     """Adds one micro-batch to `sums`; None starts anew."""
     denominator = jnp.float32(denominator or 1.0)  # nothing trained: a loss of 0
-    if sums is None:
-      return self._start(params, batch, denominator)
+    if sums is None:  # from zeros, so that there is one program to compile
+      sums = self._zeros(params, batch)
     return self._add(sums, params, batch, denominator)
 
 
