@@ -59,7 +59,15 @@ def main() -> dict[str, Any]:
   name = _NAME.value or out.resolve().name
   engine = _engine(_ENDPOINT.value) if needs_model else None
   model = engine["model"] if engine else _MODEL.value
-  _same_suite(out, {"suite": suite_hash(tasks), "model": model})
+  _same_suite(
+      out,
+      {
+          "suite": suite_hash(tasks),
+          "model": model,
+          "weights": engine and engine["weights"],
+          "compute_dtype": engine and engine["compute_dtype"],
+      },
+  )
   if engine:
     Tokenizer.from_files(engine["tokenizer"]).save(out / "tokenizer")
   pins = {
@@ -123,12 +131,15 @@ def _checked() -> tuple[Path, list[Task], bool]:
 
 
 def _engine(url: str) -> dict[str, Any] | None:
-  """An engine's model name and tokenizer; None for a chat API."""
+  """What an engine says it serves, and its tokenizer; None for a chat API."""
   base = url.rstrip("/").removesuffix("/v1")
   info = _get(f"{base}/info")
   if not isinstance(info, dict) or info.get("kind") != "tokens":
     return None
-  return {"model": info["model"], "tokenizer": _get(f"{base}/tokenizer")}
+  return {
+      **{key: info.get(key) for key in ("model", "weights", "compute_dtype")},
+      "tokenizer": _get(f"{base}/tokenizer"),
+  }
 
 
 def _get(url: str) -> Any:

@@ -30,13 +30,13 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from clawgym_jax import cli
+from clawgym_jax import cli, web
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import write_json
 from clawgym_jax.contracts.task import SolutionCall, list_tasks, load_task
 from sandbox.gateway import messages
 from sandbox.gateway.errors import CallError, bad_request
-from sandbox.gateway.server import events, on_call_error, serve
+from sandbox.gateway.server import events, on_call_error
 
 MODEL = "teacher"
 _SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"  # mini-swe-agent's last line
@@ -262,7 +262,7 @@ def _refused(message: str) -> CallError:
 def main() -> None:
   options = flags.FLAGS
   teacher = Teacher(Path(options.tasks))
-  url, stop = serve(app(teacher), port=options.port)
+  url, stop = web.serve(app(teacher), port=options.port)
   print(f"teacher: {url}/v1 knows {len(teacher.solutions)} instructions", flush=True)
   if options.ready_file:
     write_json(Path(options.ready_file), {"url": url})

@@ -7,7 +7,6 @@ next save ends. A damaged or truncated file is a `UserError` that names it.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
@@ -24,7 +23,7 @@ from flax import nnx
 from clawgym_jax.chat.tokenizer import Tokenizer
 from clawgym_jax.checkpoints import names
 from clawgym_jax.contracts.errors import UserError
-from clawgym_jax.contracts.files import write_json
+from clawgym_jax.contracts.files import room_for, write_json
 from clawgym_jax.models import CausalLM, ModelConfig
 
 _SINGLE = "model.safetensors"
@@ -89,25 +88,20 @@ def save(
   _end_killed_save(directory)
   partial = _beside(directory, _PARTIAL)
   try:
-    weights = _write_weights(partial, model, dtype, shard_bytes)
-    config = model.config.to_hf() | {"dtype": weights, "torch_dtype": weights}
-    config |= {
-        "eos_token_id": tokenizer.eos_id,
-        "pad_token_id": tokenizer.pad_id,
-    }
-    write_json(partial / "config.json", config)
-    ids = ("bos_token_id", "eos_token_id", "pad_token_id")
-    generation = {key: config[key] for key in ids if config[key] is not None}
-    write_json(partial / "generation_config.json", generation)
-    tokenizer.save(partial)
-    os.chmod(partial, 0o755)
-    _replace(directory, partial)
-  except OSError as error:
-    if error.errno != errno.ENOSPC:
-      raise
-    raise UserError(
-        f"no space left for {directory}: free some and run the same command again"
-    ) from error
+    with room_for(directory):
+      weights = _write_weights(partial, model, dtype, shard_bytes)
+      config = model.config.to_hf() | {"dtype": weights, "torch_dtype": weights}
+      config |= {
+          "eos_token_id": tokenizer.eos_id,
+          "pad_token_id": tokenizer.pad_id,
+      }
+      write_json(partial / "config.json", config)
+      ids = ("bos_token_id", "eos_token_id", "pad_token_id")
+      generation = {key: config[key] for key in ids if config[key] is not None}
+      write_json(partial / "generation_config.json", generation)
+      tokenizer.save(partial)
+      os.chmod(partial, 0o755)
+      _replace(directory, partial)
   finally:
     shutil.rmtree(partial, ignore_errors=True)
 

@@ -10,7 +10,6 @@ call is the same error.
 
 from __future__ import annotations
 
-import errno
 import importlib.metadata
 import json
 import os
@@ -28,6 +27,7 @@ import orbax.checkpoint as ocp
 from flax import nnx
 
 from clawgym_jax.contracts.errors import UserError
+from clawgym_jax.contracts.files import room_for
 from clawgym_jax.contracts.files import write_json
 
 _MANIFEST = "manifest.json"
@@ -85,8 +85,8 @@ class Checkpoints:
         for part in ("params", "optimizer", "rng")
         for name, leaf in _leaves(getattr(state, part))
     }
-    manager = self._open()
-    try:
+    with room_for(f"step {state.step} in {self.directory}"):
+      manager = self._open()
       manager.save(
           state.step,
           args=ocp.args.Composite(
@@ -98,14 +98,6 @@ class Checkpoints:
       if jax.process_index() == 0:
         self._seal(state.step)
         self._prune()
-    except (OSError, ValueError) as error:
-      full = getattr(error, "errno", 0) == errno.ENOSPC or "No space" in str(error)
-      if not full:
-        raise
-      raise UserError(
-          f"no space left for step {state.step} in {self.directory}: free some"
-          " and run the same command again"
-      ) from error
 
   def restore(self, like: TrainState) -> TrainState | None:
     """The newest whole state, laid out as `like`; None if none was ever sealed.

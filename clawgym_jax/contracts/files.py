@@ -3,19 +3,60 @@
 `write_atomic` survives kill -9 at any point: the bytes are on the disk before
 the name points to them. `append_line` acknowledges a line only once it is on
 the disk; `read_lines` drops a torn last line, which was never acknowledged.
+A folder that a program resumes has one writer at a time: `only_writer`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import json
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from clawgym_jax.contracts.errors import UserError
+
+
+@contextlib.contextmanager
+def room_for(what: Path | str) -> Iterator[None]:
+  """Makes a full disk, met while writing `what`, a `UserError` that names it."""
+  try:
+    yield
+  except (OSError, ValueError) as error:  # tensorstore's is a ValueError
+    if getattr(error, "errno", 0) != errno.ENOSPC and "No space" not in str(error):
+      raise
+    raise UserError(
+        f"no space left for {what}: free some and run the same command again"
+    ) from error
+
+
+@contextlib.contextmanager
+def only_writer(folder: Path, what: str, patience: float = 0.0) -> Iterator[None]:
+  """Refuses to write to `folder` while another process does; ends with it.
+
+  `what` names such a process for the one who is refused, after `patience`
+  seconds: what was told to stop may still be saving. Creates the folder.
+  """
+  folder.mkdir(parents=True, exist_ok=True)
+  end = time.monotonic() + patience
+  with open(folder / ".lock", "w") as lock:
+    while True:
+      try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        break
+      except BlockingIOError:
+        if time.monotonic() >= end:
+          raise UserError(
+              f"another {what} is writing to {folder}; wait for it or use another"
+              " folder"
+          ) from None
+      time.sleep(0.2)
+    yield
 
 
 def write_atomic(path: Path, data: bytes | str) -> None:
@@ -24,19 +65,12 @@ def write_atomic(path: Path, data: bytes | str) -> None:
   raw = data.encode() if isinstance(data, str) else data
   handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
   try:
-    with os.fdopen(handle, "wb") as file:
+    with room_for(path), os.fdopen(handle, "wb") as file:
       file.write(raw)
       file.flush()
       os.fsync(file.fileno())
     os.chmod(name, 0o644)
     os.replace(name, path)
-  except OSError as error:
-    Path(name).unlink(missing_ok=True)
-    if error.errno == errno.ENOSPC:
-      raise UserError(
-          f"no space left for {path}: free some and run the same command again"
-      ) from error
-    raise
   except BaseException:
     Path(name).unlink(missing_ok=True)
     raise
@@ -54,19 +88,12 @@ def append_line(path: Path, value: Any) -> None:
   """Appends `value` as one JSON line and returns once it is on the disk."""
   path.parent.mkdir(parents=True, exist_ok=True)
   line = json.dumps(value, ensure_ascii=False, allow_nan=False).encode() + b"\n"
-  try:
-    with open(path, "ab+") as file:
-      if file.tell() and not _ends_with_newline(file):
-        line = b"\n" + line  # a torn line stays alone on its own line
-      file.write(line)
-      file.flush()
-      os.fsync(file.fileno())
-  except OSError as error:
-    if error.errno == errno.ENOSPC:
-      raise UserError(
-          f"no space left for {path}: free some and run the same command again"
-      ) from error
-    raise
+  with room_for(path), open(path, "ab+") as file:
+    if file.tell() and not _ends_with_newline(file):
+      line = b"\n" + line  # a torn line stays alone on its own line
+    file.write(line)
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:

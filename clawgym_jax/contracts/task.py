@@ -18,6 +18,7 @@ import dataclasses
 import hashlib
 import json
 import shutil
+import typing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -139,11 +140,15 @@ def load_task(directory: Path) -> Task:
     raise RecordError(f"{directory} is not a task: it has no task.json") from None
   except ValueError as error:
     raise RecordError(f"{path} is not JSON: {error}") from None
+  require(isinstance(raw, dict), f"{path} is not a JSON object")
   known = {f.name for f in dataclasses.fields(Task)} - {"root"}
   unknown = sorted(set(raw) - known)
   require(not unknown, f"{path} has unknown fields: {', '.join(unknown)}")
+  _check_kinds(Task, raw, f"{path}: ")
   try:
-    limits = Limits(**raw.pop("limits", {}))
+    limits = raw.pop("limits", {})
+    _check_kinds(Limits, limits, f"{path}: limits.")
+    limits = Limits(**limits)
     for name in ("operations", "skills", "requires"):
       raw[name] = tuple(raw.get(name, ()))
     task = Task(**raw, limits=limits, root=directory)
@@ -188,6 +193,32 @@ def _write_json(path: Path, value: Any) -> None:
   path.write_text(
       json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
   )
+
+
+def _check_kinds(record: type, raw: dict[str, Any], where: str) -> None:
+  """Each value of `raw` is what the field of `record` says, as JSON has it."""
+  for name, kind in typing.get_type_hints(record).items():
+    if name in raw:
+      require(
+          _fits(raw[name], kind),
+          f"{where}{name} must be of type {getattr(kind, '__name__', kind)}, not"
+          f" {json.dumps(raw[name])[:80]}",
+      )
+
+
+def _fits(value: Any, kind: Any) -> bool:
+  outer, inner = typing.get_origin(kind), typing.get_args(kind)
+  if outer is tuple:
+    return isinstance(value, list) and all(_fits(item, inner[0]) for item in value)
+  if outer is dict:
+    return isinstance(value, dict) and all(
+        _fits(item, inner[1]) for item in value.values()
+    )
+  if kind is Any:
+    return True
+  if kind in (int, float):
+    return isinstance(value, (int, kind)) and not isinstance(value, bool)
+  return isinstance(value, dict if dataclasses.is_dataclass(kind) else kind)
 
 
 def _rooted(task: Task) -> Path:

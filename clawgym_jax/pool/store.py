@@ -262,10 +262,6 @@ class Pool:
           "INSERT OR REPLACE INTO meta VALUES ('policy_version', ?)", str(version)
       )
 
-  def open_channel(self, channel: str) -> None:
-    """Undoes `close_channel`; a channel that was never closed is open."""
-    self._set_closed(channel, 0)
-
   def close_channel(self, channel: str) -> None:
     """Tells producers that no more groups come: they end once it is drained."""
     self._set_closed(channel, 1)

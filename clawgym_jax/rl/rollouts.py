@@ -12,17 +12,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import uvicorn
-
 import clawgym_jax
-from clawgym_jax import tethered
+from clawgym_jax import tethered, web
 from clawgym_jax.configs.base import Rollouts as Settings
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.pool import Group, Pool
@@ -32,7 +28,6 @@ from clawgym_jax.sft.session import StopSignals
 CHANNEL = "train"
 _OWNER = "trainer"
 _POLL_SECONDS = 0.2
-_START_SECONDS = 30.0
 _END_SECONDS = 20.0
 
 
@@ -59,7 +54,8 @@ class Rollouts:
       stack.callback(self.pool.close)
       self.pool.set_policy_version(self._engine.policy_version)
       self._engine.on_failure = self._failed
-      url = self._serve(stack)
+      url, end = web.serve(http.app(self._engine))
+      stack.callback(end)
       self._worker = self._spawn(url, stack)
       self._stack = stack.pop_all()
     return self
@@ -132,34 +128,6 @@ class Rollouts:
 
   def _failed(self, error: EngineError) -> None:
     self._failure = error
-
-  def _serve(self, stack: contextlib.ExitStack) -> str:
-    """The engine's HTTP server in a thread; the port is bound before it starts."""
-    listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=2048))
-    server = uvicorn.Server(
-        uvicorn.Config(
-            http.app(self._engine),
-            log_level="warning",
-            access_log=False,
-            timeout_graceful_shutdown=2,
-        )
-    )
-    thread = threading.Thread(
-        target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True
-    )
-    thread.start()
-
-    def end() -> None:
-      server.should_exit = True
-      thread.join(_END_SECONDS)
-
-    stack.callback(end)
-    deadline = time.monotonic() + _START_SECONDS
-    while not server.started:
-      if not thread.is_alive() or time.monotonic() > deadline:
-        raise UserError("the engine's HTTP server did not start")
-      time.sleep(0.02)
-    return f"http://127.0.0.1:{listener.getsockname()[1]}"
 
   def _spawn(self, url: str, stack: contextlib.ExitStack) -> subprocess.Popen[bytes]:
     settings = self._settings

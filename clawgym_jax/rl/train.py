@@ -45,10 +45,13 @@ def train(config: RlConfig) -> dict[str, Any]:
   with the state saved; `UserError` for what the caller can mend.
   """
   tasks = _check(config)
-  out = claim_folder(config, {"tasks": _digest(tasks)})
   began = time.monotonic()
   compiles = CompileCount()
-  with StopSignals() as stop, mesh_of(config.mesh, config.micro_rows) as mesh:
+  with (
+      claim_folder(config, {"tasks": _digest(tasks)}) as out,
+      StopSignals() as stop,
+      mesh_of(config.mesh, config.micro_rows) as mesh,
+  ):
     model, tokenizer = load_model(
         config.model, lambda: [(t / "task.json").read_text() for t in tasks], config.seed
     )

@@ -10,7 +10,6 @@ status 1 and the cause.
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import socket
@@ -24,7 +23,7 @@ import jax.numpy as jnp
 import uvicorn
 from absl import flags
 
-from clawgym_jax import cli
+from clawgym_jax import cli, web
 from clawgym_jax.checkpoints import source as checkpoint
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import write_json
@@ -56,7 +55,7 @@ _POLICY_VERSION = flags.DEFINE_integer(
 )
 
 _HEAP = 0.3  # share of the machine's memory; a trainer may run beside it
-_LAST_WORDS = 5.0  # seconds to answer those who wait when the server ends
+_LAST_SECONDS = 10.0  # of a server whose engine failed
 
 
 def main() -> dict[str, Any]:
@@ -64,8 +63,8 @@ def main() -> dict[str, Any]:
   ready_file = Path(_READY_FILE.value) if _READY_FILE.value else None
   if ready_file:
     ready_file.unlink(missing_ok=True)  # of an earlier run
-  with listen(_HOST.value, _PORT.value) as listener:
-    url = f"http://{_HOST.value}:{listener.getsockname()[1]}"
+  with web.listen(_HOST.value, _PORT.value) as listener:
+    url = web.url_of(listener)
     try:
       return _serve(listener, url, ready_file)
     finally:
@@ -78,14 +77,7 @@ def _serve(
 ) -> dict[str, Any]:
   started = time.monotonic()
   engine = _load(_CHECKPOINT.value)
-  server = uvicorn.Server(
-      uvicorn.Config(
-          http.app(engine),
-          log_level="warning",
-          access_log=False,
-          timeout_graceful_shutdown=int(_LAST_WORDS),
-      )
-  )
+  server = web.server(http.app(engine))
   failures: list[EngineError] = []
 
   def fail(error: EngineError) -> None:
@@ -93,7 +85,7 @@ def _serve(
     print(f"error: {error}", file=sys.stderr, flush=True)
     server.should_exit = True
     # A stalled device call can't be interrupted; it must not keep the process.
-    last = threading.Timer(2 * _LAST_WORDS, lambda: os._exit(1))
+    last = threading.Timer(_LAST_SECONDS, lambda: os._exit(1))
     last.daemon = True
     last.start()
 
@@ -128,24 +120,6 @@ def _load(source: str) -> Engine:
       compute_dtype=jnp.dtype(dtype),
       policy_version=_POLICY_VERSION.value,
   )
-
-
-def listen(host: str, port: int) -> socket.socket:
-  """A listening socket, so that no other program can have the port meanwhile."""
-  listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-  try:
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind((host, port))
-    listener.listen(2048)
-  except OSError as error:
-    listener.close()
-    if error.errno == errno.EADDRINUSE:
-      raise UserError(
-          f"port {port} of {host} is in use: give another --port, or 0 for a"
-          " free one"
-      ) from error
-    raise UserError(f"can't listen on {host}:{port}: {error}") from error
-  return listener
 
 
 def _announce(

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from clawgym_jax.models.causal_lm import CausalLM
+from clawgym_jax.models.fingerprint import fingerprint
 from clawgym_jax.serve.programs import DecodeInput, Params, Programs
 from clawgym_jax.serve.requests import Completion, Request, Sampling
 from clawgym_jax.serve.slots import Slots
@@ -110,10 +111,11 @@ class Engine:
         ),
     )
     self._version = policy_version
+    self._weights = fingerprint(nnx.state(model, nnx.Param))
     self._params = self._programs.convert(nnx.state(model, nnx.Param))
     self._wake = threading.Condition()
     self._queue: collections.deque[Request] = collections.deque()
-    self._update: tuple[Params, int, Future[None]] | None = None
+    self._update: tuple[Params, int, str, Future[None]] | None = None
     self._error: EngineError | None = None
     self._closing = False
     self._busy_since: float | None = None  # None while there is nothing to do
@@ -129,6 +131,11 @@ class Engine:
   @property
   def policy_version(self) -> int:
     return self._version
+
+  @property
+  def weights(self) -> str:
+    """The fingerprint of the weights that were handed in last."""
+    return self._weights
 
   @property
   def recompiles(self) -> int:
@@ -177,11 +184,12 @@ class Engine:
     done: Future[None] = Future()
     converted = self._programs.convert(params)
     jax.block_until_ready(converted)
+    weights = fingerprint(params)
     with self._wake:
       self._raise_if_dead()
       if self._update is not None:
         raise EngineError("two weight updates at once")
-      self._update = converted, policy_version, done
+      self._update = converted, policy_version, weights, done
       self._wake.notify()
     done.result(timeout)
 
@@ -251,7 +259,7 @@ class Engine:
       update, self._update = self._update, None
     if update is None:
       return
-    self._params, self._version, done = update
+    self._params, self._version, self._weights, done = update
     self._slots.invalidate()
     self.stats.weight_updates += 1
     self._settle(done)
@@ -342,7 +350,7 @@ class Engine:
       waiting += [r.future for r in self._slots.requests if r is not None]
       self._queue.clear()
       if self._update is not None:
-        waiting.append(self._update[2])
+        waiting.append(self._update[-1])
       self._update = None
       self._wake.notify()
     for future in waiting:

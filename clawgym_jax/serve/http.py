@@ -31,6 +31,8 @@ def app(engine: Engine) -> Starlette:
         "model": engine.name,
         "max_len": engine.max_len,
         "policy_version": engine.policy_version,
+        "weights": engine.weights,
+        "compute_dtype": engine.compute_dtype.name,
     })
 
   async def tokenizer(_: Request) -> Response:

@@ -1,38 +1,60 @@
 """A run's folder: what it is a run of, its metrics, and how it is stopped.
 
 The folder belongs to one set of settings and data; another one is refused by
-name. Metrics are one JSON line a step, with None for what is not finite, and
-after a resume exactly the steps that the restored state holds. SIGTERM and Ctrl-C are answered between two
-steps, by an exit that the shell can tell from a failure.
+name, and so is a second run at the same time. Metrics are one JSON line a step,
+with None for what is not finite, and after a resume exactly the steps that the
+restored state holds. SIGTERM and Ctrl-C are answered between two steps, by an
+exit that the shell can tell from a failure.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import signal
 import sys
 import threading
 import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from clawgym_jax.configs import base
 from clawgym_jax.contracts.errors import UserError
-from clawgym_jax.contracts.files import append_line, read_lines, write_atomic, write_json
+from clawgym_jax.contracts.files import (
+    append_line,
+    only_writer,
+    read_lines,
+    write_atomic,
+    write_json,
+)
 
 # What the same run may be continued with: it changes no step that is done.
 _FREE = ("out", "max_seconds", "steps", "saving.")
+_SAVING_SECONDS = 60.0  # a run that was told to stop may still hold the folder
 
 
-def claim_folder(config: Any, data: dict[str, Any]) -> Path:
+@contextlib.contextmanager
+def claim_folder(config: Any, data: dict[str, Any]) -> Iterator[Path]:
   """Creates or reopens `config.out` for a run of `config` on `data`.
 
-  `data` identifies what the run learns from; both must be as before.
+  `data` identifies what the run learns from; both must be as before. No other
+  run can have the folder while the context is open.
   """
   if not config.out:
     raise UserError("the run has no folder: give --config.out=DIR")
   out = Path(config.out)
+  with contextlib.ExitStack() as stack:
+    if jax.process_index() == 0:  # one run may be many processes
+      stack.enter_context(only_writer(out, "training run", _SAVING_SECONDS))
+    _same_run(out, config, data)
+    yield out
+
+
+def _same_run(out: Path, config: Any, data: dict[str, Any]) -> None:
   identity = {
       "config": {
           key: value for key, value in base.keys(config).items()
@@ -56,7 +78,6 @@ def claim_folder(config: Any, data: dict[str, Any]) -> Path:
       )
   else:
     write_json(path, identity)
-  return out
 
 
 class Metrics:

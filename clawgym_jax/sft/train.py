@@ -46,9 +46,12 @@ def train(config: SftConfig) -> dict[str, Any]:
   path = Path(config.data.chats)
   lines = chats.read_chats(path)
   digest = hashlib.sha256(path.read_bytes()).hexdigest()
-  out = claim_folder(config, {"chats": digest})
   compiles = CompileCount()
-  with StopSignals() as stop, mesh_of(config.mesh, micro_rows) as mesh:
+  with (
+      claim_folder(config, {"chats": digest}) as out,
+      StopSignals() as stop,
+      mesh_of(config.mesh, micro_rows) as mesh,
+  ):
     model, tokenizer = load_model(
         config.model, lambda: chats.texts(lines), config.seed
     )

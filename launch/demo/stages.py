@@ -16,13 +16,13 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from clawgym_jax.contracts.errors import UserError
-from clawgym_jax.contracts.files import append_line, read_lines, write_json
+from clawgym_jax.contracts.files import append_line, only_writer, read_lines, write_json
 from clawgym_jax.contracts.task import list_tasks
 from launch import children
 
@@ -112,7 +112,11 @@ class Demo:
 
   def run(self) -> dict[str, Any]:
     """Runs what is missing, writes the report and returns the score table."""
-    self._claim()
+    with self.claimed():
+      self._run_stages()
+      return self.report()
+
+  def _run_stages(self) -> None:
     for index, stage in enumerate(self.stages):
       if self._record(stage).exists():
         continue
@@ -142,7 +146,6 @@ class Demo:
               "peak_bytes": max(life["bytes"] for life in all_lives),
           },
       )
-    return self.report()
 
   def tasks(self) -> None:
     for split, count in self._splits():
@@ -290,29 +293,31 @@ class Demo:
     _say(f"\nReport:       {page}\nHugging Face: {self.out / 'export'}")
     return {"minutes": minutes, "peak_bytes": peak, "scores": summaries}
 
-  def _claim(self) -> None:
-    """Makes `out` this run's folder, or refuses one that holds another run."""
+  @contextlib.contextmanager
+  def claimed(self) -> Iterator[None]:
+    """Has `out` for this run alone; refuses one of another run, or of others."""
     path = self.out / "settings.json"
-    mine = dataclasses.asdict(self.settings)
     if path.exists():
-      if json.loads(path.read_text()) != mine:
+      if json.loads(path.read_text()) != dataclasses.asdict(self.settings):
         raise UserError(
             f"{self.out} holds a run with other settings: remove it, or choose"
             " another folder (DEMO_DIR=... make demo)"
         )
-    elif self.out.exists() and set(os.listdir(self.out)) - {"logs"}:
+    elif self.out.exists() and set(os.listdir(self.out)) - {".lock", "logs"}:
       raise UserError(
           f"{self.out} holds other files: choose another folder (DEMO_DIR=... make demo)"
       )
-    self.logs.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(self.out).free
-    if free < _DISK_BYTES and not path.exists():
-      raise UserError(
-          f"the run needs {_DISK_BYTES >> 30} GiB of disk and {self.out} has"
-          f" {free / 2**30:.1f}: free some, or choose another folder"
-          " (DEMO_DIR=... make demo)"
-      )
-    write_json(path, mine)
+    with only_writer(self.out, "demo"):
+      self.logs.mkdir(exist_ok=True)
+      free = shutil.disk_usage(self.out).free
+      if free < _DISK_BYTES and not path.exists():
+        raise UserError(
+            f"the run needs {_DISK_BYTES >> 30} GiB of disk and {self.out} has"
+            f" {free / 2**30:.1f}: free some, or choose another folder"
+            " (DEMO_DIR=... make demo)"
+        )
+      write_json(path, dataclasses.asdict(self.settings))
+      yield
 
   def _record(self, stage: Stage) -> Path:
     return self.out / "stages" / f"{stage.name}.json"

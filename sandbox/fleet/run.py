@@ -11,20 +11,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import fcntl
 import json
 import os
 import shutil
 import socket
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from clawgym_jax import cli
 from clawgym_jax.contracts.errors import UserError
-from clawgym_jax.contracts.files import write_atomic, write_json
+from clawgym_jax.contracts.files import only_writer, write_atomic, write_json
 from clawgym_jax.contracts.task import list_tasks
 from clawgym_jax.contracts.trajectory import Trajectory, to_record
 from clawgym_jax.pool import Pool
@@ -77,14 +75,13 @@ def roll_out(settings: RunSettings) -> dict[str, Any]:
     )
   check_backend(settings.backend)
   planned = [] if settings.follow else _tasks(settings)
-  settings.out.mkdir(parents=True, exist_ok=True)
-  free = shutil.disk_usage(settings.out).free
-  if free < _FREE_BYTES:
-    raise UserError(
-        f"{settings.out} has {free >> 20} MiB left, too little to record into;"
-        " free some or choose another --out"
-    )
-  with _alone(settings.out):
+  with only_writer(settings.out, "rollout"):
+    free = shutil.disk_usage(settings.out).free
+    if free < _FREE_BYTES:
+      raise UserError(
+          f"{settings.out} has {free >> 20} MiB left, too little to record into;"
+          " free some or choose another --out"
+      )
     _same_run(settings)
     reap()
     url = settings.pool or f"sqlite:///{settings.out.absolute() / 'pool.db'}"
@@ -225,15 +222,3 @@ def _same_run(settings: RunSettings) -> None:
         f" {', '.join(f'{n} ({before.get(n)!r})' for n in changed)};"
         " use the same settings to resume it, or another --out"
     )
-
-
-@contextlib.contextmanager
-def _alone(out: Path) -> Iterator[None]:
-  with open(out / ".lock", "w") as lock:
-    try:
-      fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-      raise UserError(
-          f"another rollout is writing to {out}; wait for it or use another --out"
-      ) from None
-    yield

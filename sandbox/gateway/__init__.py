@@ -11,7 +11,7 @@ the pool, token for token, before the harness sees it.
   server     HTTP
 """
 
-from sandbox.gateway.server import Gateway, app, serve, start
+from sandbox.gateway.server import Gateway, app, start
 from sandbox.gateway.sessions import Sessions
 
-__all__ = ["Gateway", "Sessions", "app", "serve", "start"]
+__all__ = ["Gateway", "Sessions", "app", "start"]

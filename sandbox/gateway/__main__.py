@@ -13,10 +13,10 @@ from pathlib import Path
 
 from absl import flags
 
-from clawgym_jax import cli
+from clawgym_jax import cli, web
 from clawgym_jax.contracts.files import write_json
 from clawgym_jax.pool import Pool
-from sandbox.gateway.server import app, serve
+from sandbox.gateway.server import app
 from sandbox.gateway.sessions import PINS
 from sandbox.gateway.upstream import connect
 
@@ -54,7 +54,7 @@ def main() -> None:
           api_key=os.environ.get("UPSTREAM_API_KEY"),
       )
   )
-  url, stop = serve(app(pool, upstream, pins), port=_PORT.value)
+  url, stop = web.serve(app(pool, upstream, pins), port=_PORT.value)
   print(f"gateway: {url} records {upstream.model} into {_POOL.value}", flush=True)
   if _READY_FILE.value:
     write_json(Path(_READY_FILE.value), {"url": url})

@@ -1,8 +1,7 @@
 """The gateway on HTTP: OpenAI chat completions, one base URL a session.
 
 Requests with `stream` get server-sent events made from the finished answer,
-so what is streamed is what is recorded. A server binds port 0 and keeps the
-socket: no port is ever guessed.
+so what is streamed is what is recorded.
 """
 
 from __future__ import annotations
@@ -11,21 +10,17 @@ import asyncio
 import contextlib
 import json
 import secrets
-import socket
 import sys
-import threading
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 from urllib.parse import quote
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from clawgym_jax.contracts.errors import UserError
+from clawgym_jax import web
 from clawgym_jax.pool import Pool
 from sandbox.gateway import messages
 from sandbox.gateway.errors import CallError, bad_request
@@ -117,54 +112,11 @@ async def start(
       upstream_url, deadline=deadline, model=model, api_key=api_key
   )
   application = app(pool, upstream, pins or {})
-  url, stop = await asyncio.to_thread(serve, application)
+  url, stop = await asyncio.to_thread(web.serve, application)
   try:
     yield Gateway(url, application.state.sessions)
   finally:
     await asyncio.to_thread(stop)
-
-
-def serve(
-    application: Starlette, *, port: int = 0, host: str = "127.0.0.1"
-) -> tuple[str, Callable[[], None]]:
-  """Serves in a thread; returns the URL and a function that stops the server."""
-  listener = socket.socket()
-  listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-  try:
-    listener.bind((host, port))
-  except OSError as error:
-    listener.close()
-    raise UserError(
-        f"can't listen on {host}:{port}: {error.strerror}; --port=0 takes a free one"
-    ) from None
-  server = uvicorn.Server(
-      uvicorn.Config(
-          application,
-          log_config=None,  # its own would close the handlers that are there
-          log_level="warning",
-          access_log=False,
-          ws="none",
-          backlog=4096,
-          timeout_keep_alive=120,
-          timeout_graceful_shutdown=5,
-      )
-  )
-  thread = threading.Thread(
-      target=server.run, kwargs={"sockets": [listener]}, name="gateway", daemon=True
-  )
-  thread.start()
-  end = time.monotonic() + 30
-  while not server.started:
-    if not thread.is_alive() or time.monotonic() > end:
-      raise UserError(f"the server on {host}:{port} did not start")
-    time.sleep(0.005)
-
-  def stop() -> None:
-    server.should_exit = True
-    thread.join(15)
-    listener.close()
-
-  return f"http://{host}:{listener.getsockname()[1]}", stop
 
 
 async def on_call_error(_: HttpRequest, error: Exception) -> Response:

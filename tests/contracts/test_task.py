@@ -67,6 +67,13 @@ def test_the_hash_covers_every_file_and_the_record(tmp_path):
         ({"limits": {"turns": 0}}, "limits.turns"),
         ({"limits": {"tuns": 3}}, "tuns"),
         ({"colour": 1}, "unknown fields: colour"),
+        ({"check_weights": {"a": "much"}}, "check_weights must be of type dict"),
+        ({"check_weights": [1]}, "check_weights"),
+        ({"skills": "csv"}, "skills must be of type tuple"),
+        ({"difficulty": True}, "difficulty must be of type int, not true"),
+        ({"instruction": 3}, "instruction must be of type str, not 3"),
+        ({"limits": {"turns": "3"}}, "limits.turns must be of type int"),
+        ({"limits": 3}, "limits must be"),
         ({"family": None, "id": None}, None),
     ],
 )

@@ -100,6 +100,10 @@ def test_another_suite_or_model_is_not_mixed_in(tmp_path, suite, engine):
   invented.make_suite(other, 2)
   done, _ = run(out, other, endpoint=engine.url)
   assert done.returncode == 1 and "another suite" in done.stderr
+  engine.weights = "another checkpoint of that name"
+  done, _ = run(out, suite, endpoint=engine.url)
+  assert done.returncode == 1 and "another weights" in done.stderr
+  engine.weights = json.loads((out / "suite.json").read_text())["weights"]
   done, _ = run(out, suite, endpoint=engine.url, temperature=0.5)
   assert done.returncode == 1 and "another pins" in done.stderr
 

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from clawgym_jax.chat import vocabulary
 from clawgym_jax.chat.tokenizer import Tokenizer
 from clawgym_jax.pool import Attempt, Pool
-from sandbox.gateway.server import serve
+from clawgym_jax.web import serve
 
 _CORPUS = [
     "system user assistant tool read write edit exec path content command"
@@ -38,6 +38,7 @@ class Engine:
     self.bodies: list[dict] = []
     self.delay = 0.0
     self.max_len = max_len
+    self.weights = "0123456789abcdef"
     self.app = Starlette(
         routes=[
             Route("/info", self._info),
@@ -52,6 +53,8 @@ class Engine:
         "model": "fake",
         "max_len": self.max_len,
         "policy_version": 3,
+        "weights": self.weights,
+        "compute_dtype": "float32",
     })
 
   async def _files(self, _):

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,15 +23,34 @@ from tests.conftest import ROOT
 
 def test_another_run_is_never_mixed_in(tmp_path):
   out = tmp_path / "demo"
-  demo.Demo(demo.TINY, out)._claim()
-  demo.Demo(demo.TINY, out)._claim()
+  for _ in range(2):
+    with demo.Demo(demo.TINY, out).claimed():
+      pass
   with pytest.raises(UserError, match="other settings.*DEMO_DIR"):
-    demo.Demo(demo.SMOLLM2, out)._claim()
+    with demo.Demo(demo.SMOLLM2, out).claimed():
+      pass
   (tmp_path / "mine").mkdir()
   (tmp_path / "mine" / "thesis.tex").touch()
   with pytest.raises(UserError, match="holds other files"):
-    demo.Demo(demo.TINY, tmp_path / "mine")._claim()
+    with demo.Demo(demo.TINY, tmp_path / "mine").claimed():
+      pass
   assert os.listdir(tmp_path / "mine") == ["thesis.tex"]
+
+
+def test_a_second_demo_in_the_same_folder_waits_its_turn(tmp_path):
+  with demo.Demo(demo.TINY, tmp_path / "demo").claimed():
+    with pytest.raises(UserError, match="another demo is writing"):
+      with demo.Demo(demo.TINY, tmp_path / "demo").claimed():
+        pass
+
+
+def test_too_little_disk_is_said_before_any_work(tmp_path, monkeypatch):
+  monkeypatch.setattr(
+      demo.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(9, 8, 1 << 30)
+  )
+  with pytest.raises(UserError, match="needs 8 GiB of disk.*has 1.0"):
+    demo.Demo(demo.TINY, tmp_path / "demo").run()
+  assert not (tmp_path / "demo" / "settings.json").exists()
 
 
 def test_every_stage_gives_its_program_flags_that_it_knows(tmp_path, monkeypatch):

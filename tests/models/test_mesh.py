@@ -14,6 +14,7 @@ from flax import nnx
 
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.models import create
+from clawgym_jax.models.fingerprint import fingerprint
 from clawgym_jax.models.logprobs import token_logprobs
 from clawgym_jax.parallel import BATCH, make_mesh
 
@@ -49,6 +50,7 @@ def on_eight_devices(dtype: str) -> None:
   assert mesh.shape["fsdp"] == 2
   with jax.set_mesh(mesh):
     run, split = step(create.tiny_qwen3(96, compute_dtype=dtype))
+    assert fingerprint(split) == fingerprint(params)
     weight = split["model"]["layers"]["mlp"]["gate_proj"]["weight"][...]
     assert weight.sharding.spec == jax.P(None, "tensor", "fsdp")
     assert weight.addressable_shards[0].data.shape == (2, 64, 32)

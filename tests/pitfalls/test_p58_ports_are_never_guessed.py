@@ -3,11 +3,13 @@
 import concurrent.futures
 import urllib.request
 
+import pytest
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from sandbox.gateway.server import serve
+from clawgym_jax.contracts.errors import UserError
+from clawgym_jax.web import serve
 
 
 def _app(name):
@@ -23,6 +25,8 @@ def test_p58():
     servers = list(pool.map(lambda name: serve(_app(name)), names))
     try:
       said = [urllib.request.urlopen(url).read().decode() for url, _ in servers]
+      with pytest.raises(UserError, match="in use.*another --port"):
+        serve(_app("late"), port=int(servers[0][0].rpartition(":")[2]))
     finally:
       list(pool.map(lambda server: server[1](), servers))
   assert said == names

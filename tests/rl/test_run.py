@@ -92,7 +92,11 @@ def test_two_steps_with_real_sandboxes(tasks, tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_and_continued_leaves_no_worker(tasks, tmp_path):
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
+)
+def test_stopped_and_continued_leaves_no_worker(tasks, tmp_path, number, status):
   out = tmp_path / "out"
   process = subprocess.Popen(
       command(tasks, out, "--config.steps=3"),
@@ -107,8 +111,9 @@ def test_killed_and_continued_leaves_no_worker(tasks, tmp_path):
       assert process.poll() is None and time.monotonic() < deadline
       time.sleep(0.02)
   finally:
-    process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=30)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+  assert process.returncode == status and "Traceback" not in errors
   deadline = time.monotonic() + 30
   while _alive(out) and time.monotonic() < deadline:
     time.sleep(0.1)

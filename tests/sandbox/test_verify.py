@@ -58,6 +58,32 @@ def test_a_missing_weighted_check_is_an_error(tmp_path):
   assert judge(task).cause == "check_error: grade gave no other, which has a weight"
 
 
+STARTS_A_SCRIPT = """
+import subprocess
+def grade(workspace, final_message, transcript):
+  subprocess.run(["sh", "run.sh"], cwd=workspace)
+  return {"right": 0.5}
+"""
+
+
+@pytest.mark.parametrize(
+    "script, cause",
+    [
+        (b"exit 0", None),
+        (b"kill -9 $PPID", "checks_ended: the checks ended without a result"),
+        (b"sleep 30", "checks_ended: no result within 2 s"),
+    ],
+)
+def test_what_the_agent_left_can_not_escape_its_score(tmp_path, script, cause):
+  """A workspace that ends its own checks scores 0; the untouched one shows that they work."""
+  outcome = judge(
+      make_task(tmp_path / "t", STARTS_A_SCRIPT), pack({"run.sh": script}), seconds=2.0
+  )
+  assert outcome.status == "scored"
+  assert outcome.score == (0.5 if cause is None else 0.0)
+  assert (outcome.cause or "").startswith(cause or "")
+
+
 def test_a_check_out_of_time_is_unscored(tmp_path):
   task = make_task(tmp_path / "t", "def grade(*a):\n  while True: pass")
   started = time.monotonic()

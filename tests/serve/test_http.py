@@ -169,7 +169,7 @@ def test_a_port_in_use_is_a_clear_error(checkpoint, tmp_path):
     process = start(checkpoint, tmp_path / "ready", flags=[f"--port={port}"])
     out, err = process.communicate(timeout=START)
   assert process.returncode == 1
-  assert f"error: port {port} of 127.0.0.1 is in use" in err
+  assert f"error: can't listen on port {port} of 127.0.0.1: it is in use" in err
   assert "Traceback" not in err and not (tmp_path / "ready").exists()
 
 

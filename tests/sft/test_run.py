@@ -13,7 +13,10 @@ import pytest
 
 from clawgym_jax.chat.tokenizer import Tokenizer
 from clawgym_jax.checkpoints import hf
-from clawgym_jax.contracts.files import read_lines
+from clawgym_jax.configs import base
+from clawgym_jax.contracts.errors import UserError
+from clawgym_jax.contracts.files import only_writer, read_lines
+from clawgym_jax.sft import session
 
 TOOLS = [{
     "type": "function",
@@ -115,6 +118,15 @@ def test_other_settings_or_data_are_refused(chats, whole, tmp_path):
   other = write_chats(tmp_path / "other.jsonl", 7)
   refused = run(other, out)
   assert refused.returncode == 1 and "chats (was" in refused.stderr
+
+
+def test_two_runs_at_once_in_one_folder_are_refused(chats, whole, monkeypatch):
+  monkeypatch.setattr(session, "_SAVING_SECONDS", 0.0)
+  settings = base.SftConfig(out=str(whole[0]))
+  with only_writer(whole[0], "training run"):
+    with pytest.raises(UserError, match="another training run is writing"):
+      with session.claim_folder(settings, {}):
+        pass
 
 
 def test_a_finished_run_is_not_run_again(chats, whole):
