@@ -19,7 +19,6 @@ from flax import nnx
 
 from clawgym_jax.configs.base import RlConfig
 from clawgym_jax.data.batch import collate
-from clawgym_jax.parallel.compiles import CompileCount
 from clawgym_jax.parallel.host import release_memory
 from clawgym_jax.rl.objectives import kl_k3, ppo_clip
 from clawgym_jax.rl.rows import Experience
@@ -84,7 +83,7 @@ class Learner:
     updates.
     """
     started = time.monotonic()
-    compiles = CompileCount()
+    release_memory()  # of the rollouts
     batches = self._batches(experience, step)
     for batch in batches:
       batch["old_logprobs"] = np.asarray(self._score(self.params, place(batch, self.mesh)))
@@ -92,8 +91,7 @@ class Learner:
         batch["reference_logprobs"] = np.asarray(
             self._score(self.reference, place(batch, self.mesh))
         )
-    if compiles.count:
-      release_memory()
+    release_memory()
     scored = time.monotonic()
     totals: dict[str, float] = {}
     weights = 0.0
@@ -108,13 +106,13 @@ class Learner:
         denominator = share * self.config.rollouts.max_len
       sums = None
       for batch in micro:
-        before = compiles.count
         sums = self.updates.accumulate(
             sums, self.params, place(batch, self.mesh), denominator
         )
-        if compiles.count > before:
-          jax.block_until_ready(sums)  # its buffers must not lie above what is free
-          release_memory()
+        jax.block_until_ready(sums)
+        # What is small and lives on splits the large block that was free, so that
+        # the next one lies above it: without this the heap grows step by step.
+        release_memory()
       self.params, self.optimizer, norm = self.updates.apply(
           self.params, self.optimizer, sums[0], rate
       )
