@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tqdm
-from absl import app, flags
+from absl import app, flags, logging
 
 from clawgym_jax.contracts.errors import RecordError, UserError
 
@@ -44,6 +44,8 @@ def run(main: Callable[[], dict[str, Any] | None]) -> None:
   def body(argv: list[str]) -> None:
     # A shell starts background programs with SIGINT ignored; they stop on it too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if not flags.FLAGS["verbosity"].present:
+      logging.set_verbosity(logging.ERROR)  # Orbax tells of every file and array
     if len(argv) > 1:
       _fail(f"unexpected argument {argv[1]!r}: every option is a --flag=value")
     try:

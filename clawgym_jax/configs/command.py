@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from absl import flags, logging
+from absl import flags
 
 from clawgym_jax import cli
 from clawgym_jax.configs import base
@@ -36,11 +36,7 @@ def run(
   overrides = [a for a in sys.argv[1:] if a.lstrip("-").startswith("config.")]
   sys.argv = [a for a in sys.argv if a not in overrides]
 
-  quiet = not any(a.lstrip("-").startswith("verbosity") for a in sys.argv)
-
   def body() -> dict[str, Any] | None:
-    if quiet:
-      logging.set_verbosity(logging.WARNING)  # libraries tell of every file
     items = [a.lstrip("-").removeprefix("config.") for a in overrides]
     return main(load(config.value, kind, items))
 
