@@ -1,24 +1,27 @@
 """What every command of the project shares: errors, progress, the last line.
 
-A command is `main(argv)` passed to `run`. A `UserError` is printed alone and
-ends with status 1; Ctrl-C ends with status 130 after the command's own
-`finally` blocks ran, and the same command resumes. With --json the last line
-of standard output is one JSON object.
+A command is `main()` passed to `run`. A `UserError` is printed alone and ends
+with status 1; Ctrl-C ends with status 130 and SIGTERM with 143, after the
+command's own `finally` blocks ran, and the same command resumes. With --json
+the last line of standard output is one JSON object.
 """
 
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
 import signal
 import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
 import tqdm
 from absl import app, flags, logging
 
+from clawgym_jax import tethered
 from clawgym_jax.contracts.errors import RecordError, UserError
 
 _JSON = flags.DEFINE_bool(
@@ -41,9 +44,10 @@ _MENDABLE = {
 def run(main: Callable[[], dict[str, Any] | None]) -> None:
   """Parses flags, runs `main` and prints its summary; never returns."""
 
+  interrupts = _Interrupts()
+
   def body(argv: list[str]) -> None:
-    # A shell starts background programs with SIGINT ignored; they stop on it too.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    interrupts.listen()
     if not flags.FLAGS["verbosity"].present:
       logging.set_verbosity(logging.ERROR)  # Orbax tells of every file and array
     if len(argv) > 1:
@@ -57,13 +61,47 @@ def run(main: Callable[[], dict[str, Any] | None]) -> None:
         raise
       _fail(f"{error}: {_MENDABLE[error.errno]} and run the same command again")
     except KeyboardInterrupt:
-      print("\nstopped; the same command continues", file=sys.stderr)
+      if not tethered.is_child():  # else its parent says so
+        print("\nstopped; the same command continues", file=sys.stderr)
       sys.stdout.flush()
-      os._exit(130)  # pools of workers must not delay the answer to Ctrl-C
+      os._exit(interrupts.status)  # pools of workers must not delay the answer
     if _JSON.value:
       print(json.dumps(summary, allow_nan=False), flush=True)
 
-  app.run(body)
+  try:
+    app.run(body)
+  except SystemExit as end:
+    asked = {"--help", "-help", "-h", "--helpfull", "-helpfull", "--helpshort"}
+    sys.exit(0 if end.code == 1 and asked & set(sys.argv) else end.code)
+
+
+class _Interrupts:
+  """Answers SIGINT and SIGTERM with KeyboardInterrupt, wherever they arrive.
+
+  `status` is what a shell expects of a program that the signal ended.
+  """
+
+  def __init__(self) -> None:
+    self.status = 128 + signal.SIGINT
+
+  def listen(self) -> None:
+    # A shell starts background programs with SIGINT ignored; they stop on it too.
+    for number in (signal.SIGINT, signal.SIGTERM):
+      signal.signal(number, self._answer)
+
+  def _answer(self, number: int, frame: types.FrameType | None) -> None:
+    if number != signal.SIGALRM:
+      self.status = 128 + number
+    swallowing = {getattr(call, "__code__", None) for call in gc.callbacks}
+    while frame is not None:
+      if frame.f_code in swallowing:
+        # Python drops what is raised in there (jax has such a callback): again
+        # in a moment.
+        signal.signal(signal.SIGALRM, self._answer)
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        return
+      frame = frame.f_back
+    raise KeyboardInterrupt
 
 
 def progress(total: int, what: str, *, done: int = 0, unit: str = "it") -> tqdm.tqdm:

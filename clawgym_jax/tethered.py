@@ -3,8 +3,9 @@
   python -m clawgym_jax.tethered PARENT_PID MODULE [FLAGS]
 
 On Linux the kernel sends it SIGINT when the parent ends, kill -9 included, so
-it saves what it has and goes. It also stops on SIGINT where a shell started
-everything with that signal ignored. `command` is what a parent starts.
+it saves what it has and goes. Until the module's own `main` runs there is
+nothing to save, and it goes at once. It also stops on SIGINT where a shell
+started everything with that signal ignored. `command` is what a parent starts.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import signal
 import sys
 
 _PR_SET_PDEATHSIG = 1
+_MARK = "CLAWGYM_TETHERED_TO"
 
 
 def command(module: str, **flags: object) -> list[str]:
@@ -26,9 +28,17 @@ def command(module: str, **flags: object) -> list[str]:
   ]  # fmt: skip
 
 
+def is_child() -> bool:
+  """Whether a parent that waits for this process says how it ended."""
+  return os.environ.get(_MARK) == str(os.getppid())
+
+
 def main() -> None:
   parent, module = int(sys.argv.pop(1)), sys.argv.pop(1)
-  signal.signal(signal.SIGINT, signal.default_int_handler)
+  # An exception could be lost while modules are loaded, and jax's load for seconds.
+  for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, _: os._exit(128 + number))
+  os.environ[_MARK] = str(parent)
   if sys.platform == "linux":
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
   if os.getppid() != parent:

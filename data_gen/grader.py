@@ -36,7 +36,7 @@ def grade(workspace: str, final_message: str, transcript: list) -> dict[str, flo
       name: float(_right_in_child(root, spec))
       for name, spec in expected["deliverables"].items()
   }
-  values["rest_unchanged"] = float(intact and all(values.values()))
+  values["done_and_rest_unchanged"] = float(intact and all(values.values()))
   return values
 
 

@@ -20,6 +20,7 @@ from absl import flags
 
 from clawgym_jax import cli
 from clawgym_jax.contracts.errors import RecordError, UserError
+from clawgym_jax.contracts.runs import same_run
 from clawgym_jax.contracts.task import SPLITS, Limits, Task, load_task, save_task
 from data_gen import families as families  # registers the families
 from data_gen import grader, voice
@@ -94,10 +95,13 @@ def task_id(family: Family, seed: int, split: str, index: int) -> str:
 
 
 def synthesize(out: Path, num_tasks: int, seed: int, split: str) -> dict[str, Any]:
-  """Makes what is missing of tasks 0 … num_tasks - 1; counts per family."""
+  """Makes what is missing of tasks 0 … num_tasks - 1; counts per family.
+
+  `UserError` if `out` holds tasks of another seed or split.
+  """
   counts: dict[str, int] = {}
   made = 0
-  out.mkdir(parents=True, exist_ok=True)
+  same_run(out / "synthesis.json", {"seed": seed, "split": split})
   bar = cli.progress(num_tasks, "tasks", unit="task")
   for index in range(num_tasks):
     family = choose_family(seed, split, index)

@@ -23,6 +23,7 @@ from clawgym_jax import cli
 from clawgym_jax.chat.tokenizer import Tokenizer
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import read_lines, write_json
+from clawgym_jax.contracts.runs import same_run
 from clawgym_jax.contracts.task import Task, list_tasks, load_task
 from clawgym_jax.contracts.trajectory import trajectory_from_record
 from eval.summary import suite_hash, summarise
@@ -59,8 +60,8 @@ def main() -> dict[str, Any]:
   name = _NAME.value or out.resolve().name
   engine = _engine(_ENDPOINT.value) if needs_model else None
   model = engine["model"] if engine else _MODEL.value
-  _same_suite(
-      out,
+  same_run(
+      out / "suite.json",
       {
           "suite": suite_hash(tasks),
           "model": model,
@@ -157,20 +158,6 @@ def _get(url: str) -> Any:
     if "unknown url type" not in str(error):
       return None  # an answer, but not JSON
     raise UserError(f"--endpoint: {url!r} is no address; give http://HOST:PORT") from None
-
-
-def _same_suite(out: Path, identity: dict[str, Any]) -> None:
-  """Refuses to resume with other tasks or another model."""
-  path = out / "suite.json"
-  if not path.exists():
-    write_json(path, identity)
-    return
-  before = json.loads(path.read_text())
-  changed = [key for key in identity if identity[key] != before.get(key)]
-  if changed:
-    raise UserError(
-        f"{out} holds a run with another {' and '.join(changed)}; use another --out"
-    )
 
 
 def _lines(summary: dict[str, Any]) -> list[str]:

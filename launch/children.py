@@ -17,12 +17,14 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from clawgym_jax import tethered
 from clawgym_jax.contracts.errors import UserError
+
+_TELL_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -110,10 +112,16 @@ def serving(
 
 
 class PeakMemory:
-  """The largest sum of proportional set sizes of this process's tree, in bytes."""
+  """Seconds, and the largest sum of proportional set sizes of this process's tree.
 
-  def __init__(self, period: float = 1.0):
+  `record` gets {"seconds", "peak_bytes"} every few seconds, so that a kill
+  loses no more than those, and at the end.
+  """
+
+  def __init__(self, record: Callable[[dict[str, float]], None], period: float = 1.0):
     self.peak = 0
+    self._record = record
+    self._started = time.monotonic()
     self._stop = threading.Event()
     self._thread = threading.Thread(target=self._watch, args=(period,), daemon=True)
 
@@ -124,10 +132,19 @@ class PeakMemory:
   def __exit__(self, *_: object) -> None:
     self._stop.set()
     self._thread.join()
+    self._tell()
 
   def _watch(self, period: float) -> None:
+    told = self._started
     while not self._stop.wait(period):
       self.peak = max(self.peak, sum(_pss(pid) for pid in _tree(os.getpid())))
+      if time.monotonic() - told > _TELL_SECONDS:
+        told = time.monotonic()
+        self._tell()
+
+  def _tell(self) -> None:
+    seconds = time.monotonic() - self._started
+    self._record({"seconds": seconds, "peak_bytes": self.peak})
 
 
 def _tree(root: int) -> list[int]:

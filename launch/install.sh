@@ -12,6 +12,10 @@ torch="torch==2.13.0"         # a CPU build is enough; see BUILD.md
 
 say() { printf '%s\n' "$*" >&2; }
 
+command -v "$python" >/dev/null || {
+  say "error: there is no $python: install Python 3.11 to 3.13, or run with PYTHON=/path/to/python3.12."
+  exit 1
+}
 "$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || {
   say "error: $("$python" --version) is not supported: Python 3.11 to 3.13 is." \
       "Run with PYTHON=/path/to/python3.12 for another one."

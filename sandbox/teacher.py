@@ -270,6 +270,8 @@ def main() -> None:
     threading.Event().wait()
   finally:
     stop()
+    if options.ready_file:
+      Path(options.ready_file).unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

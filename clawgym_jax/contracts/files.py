@@ -3,18 +3,15 @@
 `write_atomic` survives kill -9 at any point: the bytes are on the disk before
 the name points to them. `append_line` acknowledges a line only once it is on
 the disk; `read_lines` drops a torn last line, which was never acknowledged.
-A folder that a program resumes has one writer at a time: `only_writer`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,30 +30,6 @@ def room_for(what: Path | str) -> Iterator[None]:
     raise UserError(
         f"no space left for {what}: free some and run the same command again"
     ) from error
-
-
-@contextlib.contextmanager
-def only_writer(folder: Path, what: str, patience: float = 0.0) -> Iterator[None]:
-  """Refuses to write to `folder` while another process does; ends with it.
-
-  `what` names such a process for the one who is refused, after `patience`
-  seconds: what was told to stop may still be saving. Creates the folder.
-  """
-  folder.mkdir(parents=True, exist_ok=True)
-  end = time.monotonic() + patience
-  with open(folder / ".lock", "w") as lock:
-    while True:
-      try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        break
-      except BlockingIOError:
-        if time.monotonic() >= end:
-          raise UserError(
-              f"another {what} is writing to {folder}; wait for it or use another"
-              " folder"
-          ) from None
-      time.sleep(0.2)
-    yield
 
 
 def write_atomic(path: Path, data: bytes | str) -> None:

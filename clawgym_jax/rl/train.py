@@ -89,6 +89,7 @@ def train(config: RlConfig) -> dict[str, Any]:
         release_memory()
 
     if done < config.steps:
+      print("compiling the engine's programs, then the trainer's", file=sys.stderr)
       with (
           _engine(config, graphdef, learner.params, tokenizer, done) as engine,
           Rollouts(

@@ -110,7 +110,7 @@ def _load(source: str) -> Engine:
   dtype, reason = precision.choose(
       _COMPUTE_DTYPE.value, model.config, _SLOTS.value
   )
-  print(reason, file=sys.stderr, flush=True)
+  print(f"{reason}; compiling the engine's programs", file=sys.stderr, flush=True)
   return Engine(
       model,
       tokenizer,

@@ -24,13 +24,8 @@ import jax
 
 from clawgym_jax.configs import base
 from clawgym_jax.contracts.errors import UserError
-from clawgym_jax.contracts.files import (
-    append_line,
-    only_writer,
-    read_lines,
-    write_atomic,
-    write_json,
-)
+from clawgym_jax.contracts.files import append_line, read_lines, write_atomic
+from clawgym_jax.contracts.runs import only_writer, same_run
 
 # What the same run may be continued with: it changes no step that is done.
 _FREE = ("out", "max_seconds", "steps", "saving.")
@@ -50,34 +45,12 @@ def claim_folder(config: Any, data: dict[str, Any]) -> Iterator[Path]:
   with contextlib.ExitStack() as stack:
     if jax.process_index() == 0:  # one run may be many processes
       stack.enter_context(only_writer(out, "training run", _SAVING_SECONDS))
-    _same_run(out, config, data)
+    identity = {
+        key: value for key, value in base.keys(config).items()
+        if not key.startswith(_FREE)
+    }
+    same_run(out / "run.json", identity | data)
     yield out
-
-
-def _same_run(out: Path, config: Any, data: dict[str, Any]) -> None:
-  identity = {
-      "config": {
-          key: value for key, value in base.keys(config).items()
-          if not key.startswith(_FREE)
-      },
-      "data": data,
-  }
-  path = out / "run.json"
-  if path.exists():
-    before = json.loads(path.read_text())
-    changed = [
-        f"{key} (was {old.get(key)!r}, is {new.get(key)!r})"
-        for old, new in ((before[part], identity[part]) for part in identity)
-        for key in sorted(old.keys() | new.keys())
-        if old.get(key) != new.get(key)
-    ]
-    if changed:
-      raise UserError(
-          f"{out} holds a run with other settings: {'; '.join(changed)}. Give the"
-          " same ones to continue it, or another --config.out"
-      )
-  else:
-    write_json(path, identity)
 
 
 class Metrics:
@@ -146,7 +119,7 @@ class StopSignals:
   def _receive(self, number: int, frame: types.FrameType | None) -> None:
     self._received = number
     self._restore()
-    print("\nstopping after this step; again to stop at once", file=sys.stderr)
+    print("\nstopping as soon as all is saved; again to stop at once", file=sys.stderr)
 
   def _restore(self) -> None:
     for number, handler in self._before.items():

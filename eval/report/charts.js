@@ -32,10 +32,12 @@ function intervalPlot(rows, axis) {
     viewBox: `0 0 ${width} ${bottom + 48}`, role: "img", class: "chart",
     "aria-label": `${axis.label}: ` + rows.map((r) => `${r.label} ${r.value}`).join("; "),
   });
-  for (const v of ticks(low, high, 8)) {
+  const marks = ticks(low, high, 8);
+  const decimals = marks.every((v) => Math.abs(v - Math.round(v)) < 1e-9) ? 0 : 1;
+  for (const v of marks) {
     root.append(
       svg("line", { x1: x(v), x2: x(v), y1: top, y2: bottom, class: axis.zero && Math.abs(v) < 1e-9 ? "zero" : "grid" }),
-      text(x(v), bottom + 18, "middle", "tick", fixed(v, Math.abs(high - low) < 4 ? 1 : 0)));
+      text(x(v), bottom + 18, "middle", "tick", fixed(v, decimals)));
   }
   root.append(text((left + width - right) / 2, bottom + 40, "middle", "axis", axis.label));
   rows.forEach((row, i) => {
@@ -87,7 +89,7 @@ function lineChart(chart, xAxis, colour) {
     root.append(svg("line", { x1: left, x2: width - right, y1: y(v), y2: y(v), class: "grid" }),
       text(left - 8, y(v) + 4, "end", "tick", compact(v)));
   }
-  for (const v of ticks(first, last, 5)) {
+  for (const v of ticks(first, last, 5).filter(Number.isInteger)) {
     root.append(svg("line", { x1: x(v), x2: x(v), y1: height - bottom, y2: height - bottom + 4, class: "grid" }),
       text(x(v), height - bottom + 18, "middle", "tick", compact(v)));
   }

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from clawgym_jax.contracts.errors import UserError
-from clawgym_jax.contracts.files import append_line, only_writer, read_lines, write_json
+from clawgym_jax.contracts.files import write_json
+from clawgym_jax.contracts.runs import only_writer
 from clawgym_jax.contracts.task import list_tasks
 from launch import children
 
@@ -129,21 +130,18 @@ class Demo:
           f"[{index + 1}/{len(self.stages)}] {stage.title}"
           f" (about {left:.0f} min to the end)"
       )
-      lives = self.out / "stages" / f"{stage.name}.lives.jsonl"
-      start = time.time()
-      with children.PeakMemory() as memory:
-        try:
-          stage.body()
-        finally:  # what an interrupted life took counts too
-          append_line(lives, {"seconds": time.time() - start, "bytes": memory.peak})
-      all_lives = list(read_lines(lives))
+      lives = self.out / "stages" / stage.name
+      life = lives / f"{time.time_ns()}.json"  # what an interrupted life took counts too
+      with children.PeakMemory(lambda cost: write_json(life, cost)):
+        stage.body()
+      all_lives = [json.loads(path.read_text()) for path in lives.iterdir()]
       write_json(
           self._record(stage),
           {
               "stage": stage.name,
               "title": stage.title,
               "seconds": sum(life["seconds"] for life in all_lives),
-              "peak_bytes": max(life["bytes"] for life in all_lives),
+              "peak_bytes": max(life["peak_bytes"] for life in all_lives),
           },
       )
 

@@ -22,7 +22,8 @@ from typing import Any
 
 from clawgym_jax import cli
 from clawgym_jax.contracts.errors import UserError
-from clawgym_jax.contracts.files import only_writer, write_atomic, write_json
+from clawgym_jax.contracts.files import write_atomic, write_json
+from clawgym_jax.contracts.runs import only_writer, same_run
 from clawgym_jax.contracts.task import list_tasks
 from clawgym_jax.contracts.trajectory import Trajectory, to_record
 from clawgym_jax.pool import Pool
@@ -75,6 +76,8 @@ def roll_out(settings: RunSettings) -> dict[str, Any]:
     )
   check_backend(settings.backend)
   planned = [] if settings.follow else _tasks(settings)
+  if harness.needs_model:
+    asyncio.run(_reach(settings))
   with only_writer(settings.out, "rollout"):
     free = shutil.disk_usage(settings.out).free
     if free < _FREE_BYTES:
@@ -82,7 +85,7 @@ def roll_out(settings: RunSettings) -> dict[str, Any]:
           f"{settings.out} has {free >> 20} MiB left, too little to record into;"
           " free some or choose another --out"
       )
-    _same_run(settings)
+    same_run(settings.out / "run.json", _identity(settings))
     reap()
     url = settings.pool or f"sqlite:///{settings.out.absolute() / 'pool.db'}"
     with contextlib.closing(Pool.open(url)) as pool:
@@ -202,23 +205,25 @@ def _tasks(settings: RunSettings) -> list[Path]:
   return found
 
 
-def _same_run(settings: RunSettings) -> None:
-  """Refuses to resume a run as another one."""
-  identity = {
-      name: value
-      for name, value in dataclasses.asdict(settings).items()
-      if name in ("harness", "samples", "channel", "pins", "turns", "model", "pool")
+async def _reach(settings: RunSettings) -> None:
+  """Finds the upstream before anything is written; `UserError` if there is none."""
+  upstream = await gateway.connect(
+      settings.upstream,
+      model=settings.model,
+      api_key=os.environ.get("UPSTREAM_API_KEY"),
+  )
+  await upstream.close()
+
+
+def _identity(settings: RunSettings) -> dict[str, Any]:
+  """What makes it this run and no other, by the names of the flags."""
+  return {
+      "tasks": str(settings.tasks.resolve()) if settings.tasks else None,
+      "harness": settings.harness,
+      "samples": settings.samples,
+      "channel": settings.channel,
+      "pool": settings.pool,
+      "model": settings.model,
+      "max_turns": settings.turns,
+      **settings.pins,
   }
-  identity["tasks"] = str(settings.tasks.resolve()) if settings.tasks else None
-  path = settings.out / "run.json"
-  if not path.exists():
-    write_json(path, identity)
-    return
-  before = json.loads(path.read_text())
-  changed = sorted(name for name in identity if identity[name] != before.get(name))
-  if changed:
-    raise UserError(
-        f"{settings.out} holds a run with another"
-        f" {', '.join(f'{n} ({before.get(n)!r})' for n in changed)};"
-        " use the same settings to resume it, or another --out"
-    )

@@ -13,5 +13,6 @@ the pool, token for token, before the harness sees it.
 
 from sandbox.gateway.server import Gateway, app, start
 from sandbox.gateway.sessions import Sessions
+from sandbox.gateway.upstream import connect
 
-__all__ = ["Gateway", "Sessions", "app", "start"]
+__all__ = ["Gateway", "Sessions", "app", "connect", "start"]

@@ -62,6 +62,8 @@ def main() -> None:
     threading.Event().wait()
   finally:
     stop()
+    if _READY_FILE.value:
+      Path(_READY_FILE.value).unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -5,18 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 
 import pytest
 
 from clawgym_jax.contracts.errors import UserError
-from clawgym_jax.contracts.files import (
-    append_line,
-    only_writer,
-    read_lines,
-    write_atomic,
-    write_json,
-)
+from clawgym_jax.contracts.files import append_line, read_lines, write_atomic, write_json
 
 
 def test_lines_survive_kill_9(tmp_path):
@@ -66,32 +59,6 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch)
   monkeypatch.undo()
   assert path.read_text() == '{\n "a": 1\n}\n'
   assert sorted(p.name for p in tmp_path.iterdir()) == ["a.json", "b.jsonl"]
-
-
-def test_a_folder_has_one_writer_at_a_time(tmp_path):
-  folder = tmp_path / "run"
-  hold = (
-      "import sys, time\n"
-      "from pathlib import Path\n"
-      "from clawgym_jax.contracts.files import only_writer\n"
-      "with only_writer(Path(sys.argv[1]), 'run'):\n"
-      "  print('held', flush=True)\n"
-      "  time.sleep(60)\n"
-  )
-  other = subprocess.Popen(
-      [sys.executable, "-c", hold, folder], stdout=subprocess.PIPE, text=True
-  )
-  try:
-    assert other.stdout.readline() == "held\n"
-    with pytest.raises(UserError, match="another run is writing to"):
-      with only_writer(folder, "run"):
-        pass
-    threading.Timer(0.5, other.kill).start()
-    with only_writer(folder, "run", patience=30.0):  # a lock ends with its holder
-      assert other.wait(1) == -9
-  finally:
-    other.kill()
-    other.communicate()
 
 
 def test_nan_never_enters_a_file(tmp_path):

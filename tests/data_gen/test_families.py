@@ -60,7 +60,7 @@ def test_a_harmed_bystander_costs_only_the_side_condition(tasks, tmp_path):
     local_agent.replay(task, root)
     (root / "notes" / "team.txt").write_text("gone\n")
     values = local_agent.grade(task, root)
-    assert values.pop("rest_unchanged") == 0.0
+    assert values.pop("done_and_rest_unchanged") == 0.0
     assert all(v == 1.0 for v in values.values()), (task.family, values)
 
 

@@ -70,7 +70,7 @@ def test_no_hostile_result_scores_or_raises(tmp_path, family):
     shutil.copytree(solved, root)
     bystander = next(iter(spec["unchanged"]))
     _replace(root / bystander, make)
-    assert local_agent.grade(task, root)["rest_unchanged"] == 0.0, (kind, bystander)
+    assert local_agent.grade(task, root)["done_and_rest_unchanged"] == 0.0, (kind, bystander)
     for deliverable in spec["deliverables"].values():
       _replace(root / deliverable["path"], make)
     values = local_agent.grade(task, root)
@@ -96,7 +96,7 @@ def test_however_judging_ends_the_answer_is_no(tmp_path, monkeypatch, end):
   monkeypatch.setattr(grader, "JUDGE_SECONDS", 1)
   monkeypatch.setitem(grader._KINDS, "odd", judging)
   started = time.monotonic()
-  assert grader.grade(str(tmp_path), "", []) == {"it": 0.0, "rest_unchanged": 0.0}
+  assert grader.grade(str(tmp_path), "", []) == {"it": 0.0, "done_and_rest_unchanged": 0.0}
   assert time.monotonic() - started < 10
 
 

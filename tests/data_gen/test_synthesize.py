@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.task import list_tasks, load_task
 from data_gen.draft import REGISTRY
 from data_gen.pools import POOLS
@@ -54,9 +55,11 @@ def test_it_resumes_extends_and_mends(tmp_path):
 
 def test_seed_and_split_give_other_tasks(tmp_path):
   for seed, split in ((1, "train"), (2, "train"), (1, "heldout")):
-    synthesize(tmp_path, 8, seed, split)
-  tasks = [load_task(path) for path in list_tasks(tmp_path)]
+    synthesize(tmp_path / f"{split}{seed}", 8, seed, split)
+  tasks = [load_task(path) for path in tmp_path.glob("*/*/") if path.is_dir()]
   assert len({task.instruction for task in tasks}) == len(tasks) == 24
+  with pytest.raises(UserError, match=r"seed \(was 1, is 2\)"):
+    synthesize(tmp_path / "train1", 8, 2, "train")
 
 
 def test_the_mix_is_60_30_10_and_families_take_turns():

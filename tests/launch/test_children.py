@@ -101,10 +101,13 @@ def test_work_ends_with_the_server_that_it_needs(tmp_path, module):
 def test_a_child_stops_with_its_parent_and_may_save(tmp_path, module, number):
   name = module(
       "import os, time, pathlib\n"
+      "from clawgym_jax import cli\n"
       f"here = pathlib.Path(r'{tmp_path}')\n"
-      "(here / 'started').write_text(str(os.getpid()))\n"
-      "try: time.sleep(60)\n"
-      "except KeyboardInterrupt: (here / 'saved').touch(); raise SystemExit(130)\n"
+      "def main():\n"
+      "  (here / 'started').write_text(str(os.getpid()))\n"
+      "  try: time.sleep(60)\n"
+      "  finally: (here / 'saved').touch()\n"
+      "if __name__ == '__main__': cli.run(main)\n"
   )
   program = (
       "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -127,10 +130,12 @@ def test_a_child_stops_with_its_parent_and_may_save(tmp_path, module, number):
 def test_peak_memory_counts_children():
   size = 200 << 20
   program = f"b = bytearray({size}); b[::4096] = b'x' * len(b[::4096]); import time; time.sleep(1.5)"
-  with children.PeakMemory(period=0.1) as memory:
+  told = []
+  with children.PeakMemory(told.append, period=0.1) as memory:
     thread = threading.Thread(
         target=subprocess.run, args=([sys.executable, "-c", program],)
     )
     thread.start()
     thread.join()
   assert size < memory.peak < size + (2 << 30)
+  assert told[-1]["peak_bytes"] == memory.peak and told[-1]["seconds"] > 1.5

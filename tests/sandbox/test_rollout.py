@@ -57,7 +57,7 @@ def test_one_broken_check_does_not_stop_the_run(tmp_path):
   assert len(done) == len({(t.task_id, t.sample_index) for t in done}) == 8
   assert done[0].metadata["changes"] == {"out.txt": "added"}
   assert roll_out(settings) == summary
-  with pytest.raises(UserError, match=r"another samples \(2\)"):
+  with pytest.raises(UserError, match=r"samples \(was 2, is"):
     roll_out(RunSettings(**{**vars(settings), "samples": 3}))
 
 

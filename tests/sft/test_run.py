@@ -15,7 +15,8 @@ from clawgym_jax.chat.tokenizer import Tokenizer
 from clawgym_jax.checkpoints import hf
 from clawgym_jax.configs import base
 from clawgym_jax.contracts.errors import UserError
-from clawgym_jax.contracts.files import only_writer, read_lines
+from clawgym_jax.contracts.files import read_lines
+from clawgym_jax.contracts.runs import only_writer
 from clawgym_jax.sft import session
 
 TOOLS = [{
