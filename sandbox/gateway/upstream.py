@@ -23,7 +23,7 @@ from typing import Any
 import aiohttp
 
 from clawgym_jax.chat.conversation import Conversation
-from clawgym_jax.chat.response import parse_response
+from clawgym_jax.chat.response import opens_thought, parse_response
 from clawgym_jax.chat.tokenizer import Tokenizer
 from clawgym_jax.contracts.errors import RecordError, UserError
 from clawgym_jax.contracts.trajectory import Message
@@ -34,6 +34,7 @@ from sandbox.gateway.tree import Place
 _TRANSIENT = (408, 409, 425, 429)
 _BROKEN_TRIES = 4  # of an upstream that answers 500 or worse than busy
 _CONNECT_SECONDS = 10.0
+_PROMPT_END = 16  # tokens at a prompt's end that may open a thought
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,12 @@ class TokenUpstream:
     ids = raw["ids"]
     said = ids[:-1] if ids and ids[-1] == tokenizer.eos_id else ids
     return Reply(
-        message=parse_response(tokenizer.decode(said)),
+        message=parse_response(
+            tokenizer.decode(said),
+            tools=request.tools,
+            finish_reason=raw["finish_reason"],
+            in_thought=opens_thought(tokenizer.decode(prompt[-_PROMPT_END:])),
+        ),
         finish_reason=raw["finish_reason"],
         sampling=sampling,
         usage=_usage(len(prompt), len(ids)),

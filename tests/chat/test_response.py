@@ -2,7 +2,9 @@
 
 import json
 import random
+import re
 import time
+from pathlib import Path
 
 import pytest
 
@@ -168,10 +170,12 @@ def test_parallel_calls_of_every_format():
     ],
 )
 def test_what_is_unclear_stays_text_and_the_model_is_told(format, text, why):
-  message = parse_response("Hm.\n" + text if format != "llama3" else text, format, tools=TOOLS)
-  assert names(message) == []
-  assert message["content"] == ("Hm.\n" + text if format != "llama3" else text)
-  assert why in message["parse_error"] and "Nothing was executed." in message["parse_error"]
+  if format != "llama3":  # whose calls without a mark begin a message
+    text = "Hm.\n" + text
+  message = parse_response(text, format, tools=TOOLS)
+  assert names(message) == [] and message["content"] == text
+  assert why in message["parse_error"]
+  assert "Nothing was executed." in message["parse_error"]
   assert len(message["parse_error"]) < 600
   json.dumps(message, ensure_ascii=False).encode()
 
@@ -249,6 +253,14 @@ def test_parameters_are_typed_by_the_schema():
   assert arguments(parse_response(xml(lines="3"), "qwen3_coder")) == [{"lines": "3"}]
   inline = "<tool_call><function=write><parameter=path>a</parameter></function></tool_call>"
   assert arguments(parse_response(inline, "qwen3_coder")) == [{"path": "a"}]
+
+
+def test_a_bad_schema_types_nothing():
+  for parameters in (None, [], {"properties": []}, {"properties": {"a": {"anyOf": 3}}},
+                     {"properties": {"a": {"$ref": "#/properties/a"}}}):  # fmt: skip
+    tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
+    message = parse_response(xml("f", a="1"), "qwen3_coder", tools=tools)
+    assert arguments(message) == [{"a": "1"}]
 
 
 def test_json_is_a_call_only_where_tools_are_offered():
@@ -348,6 +360,7 @@ def test_time_is_linear_in_the_text():
   body = json.dumps({"name": "w", "arguments": {"t": "x" * size}})
   for text, format, step in (
       (f"<tool_call>{body}</tool_call>", "hermes", 4),
+      ("word " * (size // 5), "hermes", 16),
       ("\n" * size, "hermes", 16),
       ("<think>" + "\n" * size, "hermes", 16),
       ("<" * size, "qwen3_coder", 16),
@@ -361,3 +374,12 @@ def test_time_is_linear_in_the_text():
       ('<tool_call>{"name": "a", "arguments": {' + '"a": 1, ' * (size // 8), "hermes", size),
   ):
     assert seconds(text, format, step) < 5.0, (text[:40], format)
+
+
+def test_the_guide_runs():
+  guide = (Path(__file__).parents[2] / "docs" / "chat.md").read_text()
+  blocks = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+  assert blocks
+  names = {}
+  for block in blocks:
+    exec(block, names)

@@ -1,6 +1,7 @@
-"""Qwen3-Coder: `<tool_call><function=NAME><parameter=KEY>value</parameter></function></tool_call>`.
+"""Qwen3-Coder: a function tag that holds parameter tags, between `<tool_call>` tags.
 
-A value is text without escapes: it ends at the first `</parameter>`, and one
+`<function=NAME>`, then `<parameter=KEY>value</parameter>` for each argument, then
+`</function>`. A value is text without escapes: it ends at the first `</parameter>`, and one
 newline on either side belongs to the tags. A value that holds another tag of
 the format is unclear, since a forgotten end looks the same. The tool's schema
 says which values are not strings; without one, all are. Source: the chat
@@ -35,7 +36,7 @@ _WORDS = {"true": True, "false": False, "null": None, "none": None}
 
 def _read(text: str, tools: Tools) -> tuple[str, list[Call]]:
   schemas = {
-      tool["function"]["name"]: tool["function"].get("parameters") or {}
+      tool["function"]["name"]: _object(tool["function"].get("parameters"))
       for tool in tools or []
   }
 
@@ -45,7 +46,7 @@ def _read(text: str, tools: Tools) -> tuple[str, list[Call]]:
       raise Unclear(f"<function=NAME> must follow {OPEN}, not {near(text, at)}")
     name, at = function.group(1).strip(), function.end()
     schema = schemas.get(name, {})
-    properties = schema.get("properties") or {}
+    properties = _object(schema.get("properties"))
     arguments: dict[str, Any] = {}
     while parameter := _PARAMETER.match(text, at):
       key = parameter.group(1).strip()
@@ -73,6 +74,11 @@ def _read(text: str, tools: Tools) -> tuple[str, list[Call]]:
   return scan(text, OPEN, read_call)
 
 
+def _object(value: Any) -> dict[str, Any]:
+  """A part of a schema, which a harness may have written badly."""
+  return value if isinstance(value, dict) else {}
+
+
 def _types(schema: Any, root: dict[str, Any], depth: int = 8) -> set[str]:
   """The JSON types that a schema allows; empty where it doesn't say."""
   if not isinstance(schema, dict) or not depth:
@@ -81,12 +87,13 @@ def _types(schema: Any, root: dict[str, Any], depth: int = 8) -> set[str]:
   if isinstance(reference, str) and reference.startswith("#/"):
     target: Any = root
     for step in reference[2:].split("/"):
-      target = target.get(step) if isinstance(target, dict) else None
+      target = _object(target).get(step)
     return _types(target, root, depth - 1)
   said = schema.get("type")
   if isinstance(said, (str, list)):
     return {said} if isinstance(said, str) else {t for t in said if isinstance(t, str)}
-  choices = schema.get("anyOf") or schema.get("oneOf") or []
+  choices = schema.get("anyOf") or schema.get("oneOf")
+  choices = choices if isinstance(choices, list) else []
   return {kind for choice in choices for kind in _types(choice, root, depth - 1)}
 
 
@@ -134,6 +141,6 @@ def _kinds(value: Any) -> set[str]:
 
 FORMAT = Format(
     openers=(OPEN,),
-    form=OPEN + "<function=TOOL><parameter=NAME>\nVALUE\n</parameter></function>" + CLOSE,
+    form=f"{OPEN}<function=TOOL><parameter=NAME>VALUE</parameter></function>{CLOSE}",
     read=_read,
 )
