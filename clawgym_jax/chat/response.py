@@ -98,7 +98,7 @@ class StreamParser:
     self._tools = tools
     # An answer may be JSON, so unmarked calls count only where there are tools.
     self._bare = self._format.bare if tools is None or tools else ""
-    self._marks = (*self._format.openers, THINK)
+    self._marks = (*self._format.marks, THINK)
     self._first_mark = re.compile("|".join(map(re.escape, self._marks)))
     self._state = self._in_thought if in_thought else self._at_start
     self._pending = ""  # the start of a mark, perhaps
@@ -213,7 +213,7 @@ class StreamParser:
     text = "".join(self._held)
     try:
       said, calls = self._format.read(text, self._tools)
-      if calls and cut and _begun(text, self._format.openers):
+      if calls and cut and _begun(text, self._format.marks):
         raise Unclear("the message ends where another call begins")
     except Unclear as error:
       self._give("content", text)

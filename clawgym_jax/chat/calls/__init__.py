@@ -1,7 +1,7 @@
 """The ways in which models write tool calls, one module a format.
 
-A format says which marks open a call (`openers`) and reads a text that holds
-calls (`read`). Reading is all or nothing: either every call of the text was
+A format says which marks show that a call is meant (`marks`), and reads a text
+that holds calls (`read`). Reading is all or nothing: either every call of the text was
 said clearly, or `Unclear` says why not, in words for the model. No format
 guesses, repairs or drops a call.
 """

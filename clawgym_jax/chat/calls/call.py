@@ -40,7 +40,8 @@ class Format:
   """How one family of models writes calls.
 
   Attributes:
-    openers: the marks that begin a call; each has its first character once.
+    marks: what can't be met outside a thought unless a call is meant, the mark
+      that begins one first; each has its first character once.
     form: what a call looks like, for the model to read.
     read: (text, tools) -> the text outside the calls, and the calls in order.
       Raises `Unclear`. Takes time linear in the text.
@@ -48,7 +49,7 @@ class Format:
     id_length: letters and digits of a call's id, where the template insists.
   """
 
-  openers: tuple[str, ...]
+  marks: tuple[str, ...]
   form: str
   read: Callable[[str, Tools], tuple[str, list[Call]]]
   bare: str = ""
@@ -57,16 +58,19 @@ class Format:
 
 def scan(
     text: str,
-    opener: str,
     read_calls: Callable[[str, int], tuple[list[Call], int]],
+    opener: str,
+    closer: str | None = None,
 ) -> tuple[str, list[Call]]:
   """Walks over text, thoughts and calls; returns the text outside, and the calls.
 
   `read_calls` gets the place after an opener and returns what it read and
   where it stopped. Calls drafted between <think> and </think> are not calls;
-  where thought and speech can't be told apart, the text is `Unclear`.
+  where thought and speech can't be told apart, or a `closer` closes nothing, the
+  text is `Unclear`.
   """
-  marks = re.compile("|".join(map(re.escape, (opener, THINK, THINK_END))))
+  known = [mark for mark in (opener, closer, THINK, THINK_END) if mark]
+  marks = re.compile("|".join(map(re.escape, known)))
   outside: list[str] = []
   calls: list[Call] = []
   at = 0
@@ -76,6 +80,8 @@ def scan(
       read, at = read_calls(text, mark.end())
       calls += read
       continue
+    if mark.group() == closer:
+      raise Unclear(f"a {closer} closes no call: {opener} must begin it")
     if mark.group() == THINK_END:
       if calls:
         raise Unclear("a </think> that nothing opened follows a call")

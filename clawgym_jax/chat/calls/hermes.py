@@ -22,7 +22,7 @@ OPEN, CLOSE = "<tool_call>", "</tool_call>"
 
 
 def _read(text: str, tools: Tools) -> tuple[str, list[Call]]:
-  return scan(text, OPEN, _read_call)
+  return scan(text, _read_call, OPEN, CLOSE)
 
 
 def _read_call(text: str, at: int) -> tuple[list[Call], int]:
@@ -39,7 +39,7 @@ def _read_call(text: str, at: int) -> tuple[list[Call], int]:
 
 
 FORMAT = Format(
-    openers=(OPEN,),
+    marks=(OPEN, CLOSE),
     form=OPEN + '{"name": "TOOL", "arguments": {"NAME": "VALUE"}}' + CLOSE,
     read=_read,
 )

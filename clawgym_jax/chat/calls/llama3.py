@@ -32,15 +32,15 @@ _KEYS = ("parameters", "arguments")
 def _read(text: str, tools: Tools) -> tuple[str, list[Call]]:
   at = skip_blank(text, 0)
   if not text.startswith("{", at):
-    return scan(text, OPEN, _read_calls)
+    return scan(text, _read_calls, OPEN)
   try:
     value, _ = read_json(text, at)
   except Unclear:
     if _MEANT.match(text) and any(f'"{key}"' in text for key in _KEYS):
       raise
-    return scan(text, OPEN, _read_calls)
+    return scan(text, _read_calls, OPEN)
   if not isinstance(value.get("name"), str) or not any(key in value for key in _KEYS):
-    return scan(text, OPEN, _read_calls)  # an answer that is JSON
+    return scan(text, _read_calls, OPEN)  # an answer that is JSON
   calls, _ = _read_calls(text, at)
   return "", calls
 
@@ -62,7 +62,7 @@ def _read_calls(text: str, at: int) -> tuple[list[Call], int]:
 
 
 FORMAT = Format(
-    openers=(OPEN,),
+    marks=(OPEN,),
     form='{"name": "TOOL", "parameters": {"NAME": "VALUE"}}',
     read=_read,
     bare="{",

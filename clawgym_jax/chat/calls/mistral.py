@@ -27,7 +27,7 @@ _NAMED = re.compile(r"([\w.-]+)\s*(?:\[CALL_ID\]\s*(\w+)\s*)?(?:\[ARGS\]\s*)?(?=
 
 
 def _read(text: str, tools: Tools) -> tuple[str, list[Call]]:
-  return scan(text, OPEN, _read_calls)
+  return scan(text, _read_calls, OPEN)
 
 
 def _read_calls(text: str, at: int) -> tuple[list[Call], int]:
@@ -49,7 +49,7 @@ def _read_calls(text: str, at: int) -> tuple[list[Call], int]:
 
 
 FORMAT = Format(
-    openers=(OPEN,),
+    marks=(OPEN,),
     form=OPEN + '[{"name": "TOOL", "arguments": {"NAME": "VALUE"}}]',
     read=_read,
     id_length=9,

@@ -71,7 +71,7 @@ def _read(text: str, tools: Tools) -> tuple[str, list[Call]]:
       at += len(tag)
     return [make(name, arguments)], at
 
-  return scan(text, OPEN, read_call)
+  return scan(text, read_call, OPEN, CLOSE)
 
 
 def _object(value: Any) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def _kinds(value: Any) -> set[str]:
 
 
 FORMAT = Format(
-    openers=(OPEN,),
+    marks=(OPEN, CLOSE),
     form=f"{OPEN}<function=TOOL><parameter=NAME>VALUE</parameter></function>{CLOSE}",
     read=_read,
 )
