@@ -10,7 +10,8 @@ U = {"role": "user", "content": "hello"}
 
 def test_p04(run, pool, engine):
   draft, real = call("exec", command="a"), call("exec", command="b")
-  ids = [*engine.tokenizer.encode(f"<think>{draft}</think>{real}"), engine.tokenizer.eos_id]
+  ids = engine.tokenizer.encode(f"<think>{draft}</think>{real}")
+  ids.append(engine.tokenizer.eos_id)
 
   async def scenario(harness):
     engine.script = [ids, f"<think>{draft}"]

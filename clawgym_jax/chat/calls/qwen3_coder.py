@@ -1,11 +1,11 @@
 """Qwen3-Coder: a function tag that holds parameter tags, between `<tool_call>` tags.
 
 `<function=NAME>`, then `<parameter=KEY>value</parameter>` for each argument, then
-`</function>`. A value is text without escapes: it ends at the first `</parameter>`, and one
-newline on either side belongs to the tags. A value that holds another tag of
-the format is unclear, since a forgotten end looks the same. The tool's schema
-says which values are not strings; without one, all are. Source: the chat
-template of Qwen3-Coder.
+`</function>`. A value is text without escapes: it ends at the first
+`</parameter>`, and one newline on either side belongs to the tags. A value that
+holds another tag of the format is unclear, since a forgotten end looks the same.
+The tool's schema says which values are not strings; without one, all are. Source:
+the chat template of Qwen3-Coder.
 """
 
 from __future__ import annotations
