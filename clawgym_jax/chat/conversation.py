@@ -1,27 +1,46 @@
 """Messages as token ids, laid out so that a conversation only ever grows.
 
-A turn is `<|im_start|>role\\n` + body + `<|im_end|>\\n`, and each of the three
-parts is encoded by itself. So the ids of a longer conversation start with the
-ids of the shorter one, and what a model sampled is kept as it was sampled:
-`Conversation` never encodes text that it decoded. `render` gives the same ids
-for a written conversation, which is what supervised training uses.
+The chat template decides what is written; here it is turned into ids. What a
+model sampled is kept as it was sampled: a `Conversation` holds prompts and
+responses and encodes new messages only. Their ids come from the difference of
+two renderings of a short stand-in for the conversation, so a turn costs what
+its own messages cost. Where the template would then write differently what was
+already said (thinking left out, tools moved), the turn is refused with the
+reason: the ids so far would not be those of any conversation.
+
+`render` gives the ids of a written conversation, for supervised training. What
+is trained starts where the template's generation prompt ends and ends with the
+end of the turn, and is encoded as it would have been sampled; where that place
+can't be known there is an error, never a guess.
 """
 
 from __future__ import annotations
 
-import json
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from clawgym_jax.chat import control
+from clawgym_jax.chat.template import presented
 from clawgym_jax.chat.tokenizer import Tokenizer
 from clawgym_jax.contracts.errors import require
 
 Message = dict[str, Any]
+Tools = list[dict[str, Any]] | None
+
+# The stand-in's words: found in what a template writes, and in nothing else.
+_ASKED, _SAID, _THOUGHT = "qaskedq", "qsaidq", "qthoughtq"
+_THINK, _THINK_END = "<think>", "</think>"
+_NO_ID = "000000000"  # nine characters, which Mistral's templates insist on
 
 
 @dataclass(frozen=True)
 class Span:
-  """Consecutive ids of one message; `trained` if a model is to say them."""
+  """Consecutive ids; `trained` if a model is to say them.
+
+  `message_index` is of the assistant's message that they are or lead up to, for
+  what follows the last one the number of messages.
+  """
 
   ids: list[int]
   trained: bool
@@ -29,102 +48,360 @@ class Span:
 
 
 def render(
-    tokenizer: Tokenizer, messages: list[Message], tools: list[dict[str, Any]] | None
+    tokenizer: Tokenizer, messages: list[Message], tools: Tools, **variables: Any
 ) -> list[Span]:
-  """The whole conversation. Assistant bodies and their end of turn are trained."""
-  spans = []
-  for index, message in enumerate(messages):
-    trained = message["role"] == "assistant"
-    body = tokenizer.encode(_body(message, tools if index == 0 else None))
-    spans += [
-        Span(_header(tokenizer, message["role"]), False, index),
-        Span(body + [tokenizer.eos_id], trained, index),
-        Span(tokenizer.encode("\n"), False, index),
-    ]
-  return spans
+  """The whole conversation. What assistants say and its end of turn are trained.
+
+  `variables` are for the template (`enable_thinking`).
+
+  Raises:
+    RecordError: the template refuses the messages, or where an assistant's turn
+      starts or ends can't be told from what it writes.
+  """
+  text, mark = _write(tokenizer, messages, tools, False, variables)
+  said = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
+  turns = _turns(tokenizer, text, messages, said, variables) if said else []
+  spans, at = [], 0
+  for index, (start, end) in zip(said, turns):
+    head, tail = tokenizer.encode_rendered(text[at:start], mark, start=at == 0)
+    spans.append(Span(head, False, index))
+    header = text[at + tail : start]
+    spans.append(Span(_continued(tokenizer, header, text[start:end], mark), True, index))
+    at = end
+  rest, _ = tokenizer.encode_rendered(text[at:], mark, start=at == 0)
+  spans.append(Span(rest, False, len(messages)))
+  return [span for span in spans if span.ids]
 
 
 def prompt_ids(
-    tokenizer: Tokenizer, messages: list[Message], tools: list[dict[str, Any]] | None
+    tokenizer: Tokenizer, messages: list[Message], tools: Tools, **variables: Any
 ) -> list[int]:
-  """Ids that ask for the next assistant turn."""
-  ids = [i for span in render(tokenizer, messages, tools) for i in span.ids]
-  return ids + _header(tokenizer, "assistant")
+  """Ids that ask for the next assistant turn. `RecordError` if the template refuses."""
+  text, mark = _write(tokenizer, messages, tools, True, variables)
+  return tokenizer.encode_rendered(text, mark, start=True)[0]
+
+
+@dataclass(frozen=True)
+class _Shape:
+  """What of a conversation can change how its next messages are written."""
+
+  system: bool
+  user: bool
+  tools: bool
+  thought: bool
 
 
 class Conversation:
   """A conversation with a model, as the exact ids that it saw and sampled.
 
   `ids` alternates prompts and responses; after `start` or `extend` it asks
-  for a response, after `append_response` it waits for messages.
+  for a response, after `append_response` or `resume` it waits for messages.
   """
 
-  def __init__(self, tokenizer: Tokenizer, ids: list[int], *, awaiting: bool):
+  def __init__(
+      self,
+      tokenizer: Tokenizer,
+      ids: list[int],
+      shape: _Shape,
+      variables: dict[str, Any],
+      *,
+      awaiting: bool,
+  ):
     self._tokenizer = tokenizer
     self.ids = ids
+    self._shape = shape
+    self._variables = variables
     self._awaiting = awaiting
 
   @classmethod
   def start(
+      cls, tokenizer: Tokenizer, messages: list[Message], tools: Tools, **variables: Any
+  ) -> Conversation:
+    """Asks for a response to `messages`; `variables` are for the template."""
+    ids = prompt_ids(tokenizer, messages, tools, **variables)
+    shape = _shape(messages, tools, thought=False)
+    return cls(tokenizer, ids, shape, variables, awaiting=True)
+
+  @classmethod
+  def resume(
       cls,
       tokenizer: Tokenizer,
+      turns: list[tuple[list[int], list[int]]],
       messages: list[Message],
-      tools: list[dict[str, Any]] | None,
+      tools: Tools,
+      **variables: Any,
   ) -> Conversation:
-    return cls(tokenizer, prompt_ids(tokenizer, messages, tools), awaiting=True)
+    """A conversation from its prompts and responses, in order.
+
+    `messages` is what they say, the last response included.
+    """
+    ids = [i for prompt, response in turns for i in (*prompt, *response)]
+    thought = any(_thinks(tokenizer, response) for _, response in turns)
+    shape = _shape(messages, tools, thought)
+    return cls(tokenizer, ids, shape, variables, awaiting=False)
 
   def append_response(self, response_ids: list[int]) -> None:
     """Adds what the model sampled, as sampled."""
     require(self._awaiting, "a response without a prompt before it")
     self.ids = self.ids + list(response_ids)
+    if _thinks(self._tokenizer, response_ids):
+      self._shape = dataclasses.replace(self._shape, thought=True)
     self._awaiting = False
 
   def extend(self, messages: list[Message]) -> list[int]:
     """Adds messages after a response; returns their ids, generation prompt included.
 
-    A response that was cut before its end of turn is closed first, by ids of
-    the prompt, which nothing trains.
+    What the template writes between the turns is part of them. A response that
+    was cut before its end of turn is closed first, by ids of the prompt, which
+    nothing trains.
+
+    Raises:
+      RecordError: the template refuses the messages, or would write the turns
+        before them in another way once they follow.
     """
     require(not self._awaiting, "messages before the response to the last ones")
-    closing = [] if self.ids[-1] == self._tokenizer.eos_id else [self._tokenizer.eos_id]
-    delta = closing + self._tokenizer.encode("\n")
-    delta += prompt_ids(self._tokenizer, messages, None)
+    tokenizer = self._tokenizer
+    text, mark, end = _difference(tokenizer, self._shape, messages, self._variables)
+    closed = bool(self.ids) and self.ids[-1] in tokenizer.turn_ends
+    delta = [] if closed else [end]
+    delta += tokenizer.encode_rendered(text, mark, start=False)[0]
     self.ids = self.ids + delta
+    if any(message["role"] == "user" for message in messages):
+      self._shape = dataclasses.replace(self._shape, user=True)
     self._awaiting = True
     return delta
 
 
-def _header(tokenizer: Tokenizer, role: str) -> list[int]:
-  return [tokenizer.turn_start_id, *tokenizer.encode(f"{role}\n")]
-
-
-def _body(message: Message, tools: list[dict[str, Any]] | None) -> str:
-  text = _text(message.get("content"))
-  if tools and message["role"] == "system":
-    text += "\nTools:" + "".join("\n" + _signature(tool["function"]) for tool in tools)
-  calls = [_call(call["function"]) for call in message.get("tool_calls") or []]
-  return "\n".join([text, *calls] if text else calls)
-
-
-def _text(content: Any) -> str:
-  """OpenAI content is a string, a list of parts, or null."""
-  if content is None or isinstance(content, str):
-    return content or ""
-  require(
-      all(part.get("type") == "text" for part in content),
-      "only text content can be laid out as tokens",
+def _write(
+    tokenizer: Tokenizer,
+    messages: list[Message],
+    tools: Tools,
+    asking: bool,
+    variables: dict[str, Any],
+) -> tuple[str, str]:
+  """The template's text, control tokens in messages broken by the mark beside it."""
+  plain = [presented(message) for message in messages]
+  apart, apart_tools, mark = control.broken(
+      plain, tools, said=tokenizer.breaks_said, given=tokenizer.breaks_given
   )
-  return "".join(part["text"] for part in content)
+
+  def written(messages: list[Message], tools: Tools) -> str:
+    return tokenizer.template.render(
+        messages, tools, add_generation_prompt=asking, **{**tokenizer.named, **variables}
+    )
+
+  text = written(apart, apart_tools)
+  if apart != plain or apart_tools != tools:
+    require(
+        text.replace(mark, "") == written(plain, tools),
+        "the chat template reads inside a message that spells control tokens, so they"
+        " can't be kept from counting as such",
+    )
+  return text, mark
 
 
-def _signature(function: dict[str, Any]) -> str:
-  names = ", ".join(function.get("parameters", {}).get("properties", {}))
-  description = function.get("description")
-  return f"{function['name']}({names})" + (f" {description}" if description else "")
+def _turns(
+    tokenizer: Tokenizer,
+    text: str,
+    messages: list[Message],
+    said: list[int],
+    variables: dict[str, Any],
+) -> list[tuple[int, int]]:
+  """Where each assistant's turn starts and ends (after its end of turn) in `text`."""
+  header = _header(tokenizer, variables)
+  ends = [tokenizer.token(i) for i in tokenizer.turn_ends]
+  if any(token in header for token in tokenizer.specials):
+    starts = [at + len(header) for at in _occurrences(text, header)]
+    require(
+        len(starts) == len(said),
+        f"the generation prompt {header!r} stands {len(starts)} times in what the chat"
+        f" template writes for {len(said)} assistant turns, so what they say can't be"
+        " told from what they are asked",
+    )
+    turns = [(start, _first(text, ends, start)) for start in starts]
+  else:
+    # Only the ends of assistants' turns are marked: each must be one of theirs,
+    # and before it must stand what the template writes for that message alone.
+    found = [at for token in ends for at in _occurrences(text, token)]
+    require(
+        len(found) == len(said),
+        f"the chat template writes {len(found)} ends of turn for {len(said)} assistant"
+        " turns and marks no starts, so what they say can't be told from the rest",
+    )
+    turns = []
+    for at, index in zip(sorted(found), said):
+      alone = _alone(tokenizer, messages[index], ends, variables)
+      end = _first(text, ends, at)
+      require(
+          text[:end].endswith(alone),
+          f"messages[{index}] is written differently in this conversation than alone,"
+          " so where it starts can't be known",
+      )
+      turns.append((end - len(alone), end))
+  limits = [start for start, _ in turns[1:]] + [len(text)]
+  for index, (start, end), limit in zip(said, turns, limits):
+    require(
+        start <= end <= limit,
+        f"the chat template does not end the turn of messages[{index}]",
+    )
+  return turns
 
 
-def _call(function: dict[str, Any]) -> str:
-  arguments = function["arguments"]
-  if not isinstance(arguments, str):
-    arguments = json.dumps(arguments, ensure_ascii=False)
-  return f'<tool_call>{{"name": "{function["name"]}", "arguments": {arguments}}}</tool_call>'
+def _header(tokenizer: Tokenizer, variables: dict[str, Any]) -> str:
+  """What the template writes to ask for an assistant turn."""
+  ask = [{"role": "user", "content": _ASKED}]
+  before, _ = _write(tokenizer, ask, None, False, variables)
+  after, _ = _write(tokenizer, ask, None, True, variables)
+  require(
+      after.startswith(before),
+      "the chat template's generation prompt changes what stands before it",
+  )
+  return after[len(before) :]
+
+
+def _alone(
+    tokenizer: Tokenizer, message: Message, ends: list[str], variables: dict[str, Any]
+) -> str:
+  """What the template writes for one assistant message, from the generation prompt."""
+  ask = [{"role": "user", "content": _ASKED}]
+  before, _ = _write(tokenizer, ask, None, True, variables)
+  whole, _ = _write(tokenizer, [*ask, message], None, False, variables)
+  require(
+      whole.startswith(before),
+      "the generation prompt is not how the chat template starts an assistant's turn",
+  )
+  return whole[len(before) : _first(whole, ends, len(before))]
+
+
+def _continued(tokenizer: Tokenizer, header: str, said: str, mark: str) -> list[int]:
+  """Ids of `said` after those of `header`, which stays as it is when sampling."""
+  if not header:
+    return tokenizer.encode_rendered(said, mark, start=False)[0]
+  whole, _ = tokenizer.encode_rendered(header + said, mark, start=False)
+  head, _ = tokenizer.encode_rendered(header, mark, start=False)
+  if whole[: len(head)] == head:
+    return whole[len(head) :]
+  return tokenizer.encode_rendered(said, mark, start=False)[0]
+
+
+def _difference(
+    tokenizer: Tokenizer,
+    shape: _Shape,
+    messages: list[Message],
+    variables: dict[str, Any],
+) -> tuple[str, str, int]:
+  """What the template writes for new messages after an assistant's turn.
+
+  Returns that text, its mark, and the id that ends the turn before it. A short
+  conversation stands in for the real one: it has a system message, a user
+  message, tools, thinking and calls where the real one has them.
+  """
+  before: list[Message] = []
+  if shape.system:
+    before.append({"role": "system", "content": "qsystemq"})
+  if shape.user:
+    before.append({"role": "user", "content": _ASKED})
+  tools = [_TOOL] if shape.tools else None
+  asked = _write(tokenizer, before, tools, True, variables)[0] if before else ""
+  thought = shape.thought or asked.rstrip().endswith(_THINK)
+  answer = _answer(messages, thought)
+  text, mark = _write(tokenizer, [*before, answer, *messages], tools, True, variables)
+  require(
+      text.startswith(asked),
+      _changed(asked, text),
+  )
+  ends = [tokenizer.token(i) for i in tokenizer.turn_ends]
+  end = _first(text, ends, len(asked))
+  require(end >= 0, "the chat template does not end the assistant's turn")
+  said = text[len(asked) : end]
+  roles = sorted({message["role"] for message in messages})
+  after = f"once messages of {' and '.join(roles) or 'nobody'} follow it"
+  require(
+      not thought or _THOUGHT in said,
+      f"the chat template leaves the assistant's thinking out {after}, so the prompt"
+      " would not continue what was sampled",
+  )
+  require(
+      "tool_calls" in answer or _SAID in said,
+      f"the chat template writes the assistant's message differently {after}",
+  )
+  token = next(t for t in ends if said.endswith(t))
+  return text[end:], mark, tokenizer.token_id(token)
+
+
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "qtoolq",
+        "description": "qtoolq",
+        "parameters": {"type": "object", "properties": {}, "required": []},
+    },
+}
+
+
+def _answer(messages: list[Message], thought: bool) -> Message:
+  """An assistant's message that the new ones can follow."""
+  replies = []
+  for message in messages:
+    if message["role"] != "tool":
+      break
+    replies.append(message)
+  thinking = f"{_THINK}\n{_THOUGHT}\n{_THINK_END}\n\n" if thought else ""
+  if not replies:
+    return {"role": "assistant", "content": thinking + _SAID}
+  calls = [
+      {
+          "id": reply.get("tool_call_id") or _NO_ID,
+          "type": "function",
+          "function": {"name": reply.get("name") or "qtoolq", "arguments": {}},
+      }
+      for reply in replies
+  ]
+  return {"role": "assistant", "content": thinking, "tool_calls": calls}
+
+
+def _changed(asked: str, text: str) -> str:
+  """Which message of the stand-in is written differently, and how."""
+  at = next((i for i, (a, b) in enumerate(zip(asked, text)) if a != b), len(text))
+  user = asked.find(_ASKED)
+  if "qsystemq" in asked and at < asked.find("qsystemq") < max(user, 0):
+    which = "the system message"
+  elif user >= 0 and at <= user + len(_ASKED):
+    which = "the user's message"
+  else:
+    which = "the assistant's turn"
+  start = max(at - 20, 0)
+  return (
+      f"the chat template writes {which} differently once other messages follow it:"
+      f" {asked[start : at + 40]!r} becomes {text[start : at + 40]!r}, so the prompt"
+      " would not continue what was sampled"
+  )
+
+
+def _shape(messages: list[Message], tools: Tools, thought: bool) -> _Shape:
+  roles = [message["role"] for message in messages]
+  return _Shape(
+      system=bool(roles) and roles[0] in ("system", "developer"),
+      user="user" in roles,
+      tools=bool(tools),
+      thought=thought,
+  )
+
+
+def _thinks(tokenizer: Tokenizer, response_ids: list[int]) -> bool:
+  """If thinking was sampled: only this is read from the text of a response."""
+  return _THINK_END in (text := tokenizer.decode(response_ids)) or _THINK in text
+
+
+def _occurrences(text: str, part: str) -> list[int]:
+  found, at = [], text.find(part)
+  while at >= 0:
+    found.append(at)
+    at = text.find(part, at + len(part))
+  return found
+
+
+def _first(text: str, tokens: list[str], start: int) -> int:
+  """Where the first of `tokens` at or after `start` ends, -1 if there is none."""
+  found = [(at, -len(t)) for t in tokens if (at := text.find(t, start)) >= 0]
+  return min(found)[0] - min(found)[1] if found else -1

@@ -124,12 +124,12 @@ class TokenUpstream:
         conversation = Conversation.start(tokenizer, place.messages, request.tools)
         delta = conversation.ids
       else:
-        held = [
-            token
+        turns = [
+            (node.step.prompt_ids, node.step.response_ids)
             for node in place.parent.path()
-            for token in [*node.step.prompt_ids, *node.step.response_ids]
         ]
-        conversation = Conversation(tokenizer, held, awaiting=False)
+        held = request.messages[: len(request.messages) - len(place.messages)]
+        conversation = Conversation.resume(tokenizer, turns, held, request.tools)
         delta = conversation.extend(place.messages)
     except RecordError as error:
       raise bad_request(str(error)) from None
@@ -148,12 +148,12 @@ class TokenUpstream:
         "/generate",
         {
             "prompt_ids": prompt,
-            "stop_ids": [tokenizer.eos_id],
+            "stop_ids": tokenizer.eos_ids,
             **{k: sampling[k] for k in ("temperature", "top_p", "max_tokens", "seed")},
         },
     )
     ids = raw["ids"]
-    said = ids[:-1] if ids and ids[-1] == tokenizer.eos_id else ids
+    said = ids[:-1] if ids and ids[-1] in tokenizer.eos_ids else ids
     return Reply(
         message=parse_response(
             tokenizer.decode(said),
