@@ -23,7 +23,7 @@ from typing import Any
 import aiohttp
 
 from clawgym_jax.chat.conversation import Conversation
-from clawgym_jax.chat.response import opens_thought, parse_response
+from clawgym_jax.chat.response import detect_format, opens_thought, parse_response
 from clawgym_jax.chat.tokenizer import Tokenizer
 from clawgym_jax.contracts.errors import RecordError, UserError
 from clawgym_jax.contracts.trajectory import Message
@@ -110,6 +110,7 @@ class TokenUpstream:
     self.model: str = info["model"]
     self._max_len: int = info["max_len"]
     self._tokenizer = tokenizer
+    self._format = detect_format(tokenizer.template.literals)
     self._http = _Http(url, deadline, None)
 
   async def close(self) -> None:
@@ -157,6 +158,7 @@ class TokenUpstream:
     return Reply(
         message=parse_response(
             tokenizer.decode(said),
+            self._format,
             tools=request.tools,
             finish_reason=raw["finish_reason"],
             in_thought=opens_thought(tokenizer.decode(prompt[-_PROMPT_END:])),
