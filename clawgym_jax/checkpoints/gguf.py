@@ -21,7 +21,7 @@ import numpy as np
 
 from clawgym_jax.chat.tokenizer import Tokenizer
 from clawgym_jax.checkpoints import gguf_config, gguf_vocabulary, hf, names
-from clawgym_jax.checkpoints.tensors import BLOCK, Tensor, kind
+from clawgym_jax.checkpoints.tensors import BLOCK, Tensor
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.models import CausalLM, ModelConfig
 
@@ -105,9 +105,7 @@ def load(
 def read(source: str | Path, dtype: Any = np.float32) -> hf.Checkpoint:
   """A GGUF file's model, its weights dequantised to `dtype`, and its tokenizer."""
   path, fields, config, tensors = _open(source, dtype)
-  values = config.to_hf() | dict.fromkeys(("dtype", "torch_dtype"), kind(tensors))
-  files = gguf_vocabulary.files(path, fields, values)
-  return hf.Checkpoint(config=values, tensors=tensors, files=files)
+  return hf.of(config, tensors, gguf_vocabulary.tokenizer(path, fields))
 
 
 def _open(

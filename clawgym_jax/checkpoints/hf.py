@@ -25,6 +25,7 @@ from clawgym_jax.models import CausalLM, ModelConfig, create
 
 _CONFIG = "config.json"
 _GENERATION = "generation_config.json"
+_SENTENCEPIECE = "tokenizer.model"
 _IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 _KEPT = (
     _GENERATION,
@@ -36,7 +37,7 @@ _KEPT = (
     "chat_template.json",
     "vocab.json",
     "merges.txt",
-    "tokenizer.model",
+    _SENTENCEPIECE,
 )
 """Files beside the weights, which go along byte for byte."""
 
@@ -169,7 +170,10 @@ def of(
   ends = {"eos_token_id": tokenizer.eos_id, "pad_token_id": tokenizer.pad_id}
   values = config.to_hf() | ends
   values |= dict.fromkeys(("dtype", "torch_dtype"), kind(tensors))
-  files = {name: text.encode() for name, text in tokenizer.to_files().items()}
+  files = {
+      name: text.encode("latin-1" if name == _SENTENCEPIECE else "utf-8")
+      for name, text in tokenizer.to_files().items()
+  }
   return Checkpoint(config=values, tensors=tensors, files=files)
 
 
