@@ -17,6 +17,7 @@ can't be known there is an error, never a guess.
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,7 @@ Tools = list[dict[str, Any]] | None
 # The stand-in's words: found in what a template writes, and in nothing else.
 _ASKED, _SAID, _THOUGHT = "qaskedq", "qsaidq", "qthoughtq"
 _THINK, _THINK_END = "<think>", "</think>"
+_THINKING = re.compile(rf"{_THINK}(.*?){_THINK_END}", re.DOTALL)
 _NO_ID = "000000000"  # nine characters, which Mistral's templates insist on
 
 
@@ -88,7 +90,13 @@ class _Shape:
   system: bool
   user: bool
   tools: bool
-  thought: bool
+  thoughts: frozenset[str]  # thoughts that any response had
+  thought: str | None  # that of the last response; "" an empty one, None none
+
+  def after(self, thought: str | None) -> _Shape:
+    """The shape once a response with this thought was added."""
+    had = self.thoughts | ({thought} if thought else set())
+    return dataclasses.replace(self, thought=thought, thoughts=had)
 
 
 class Conversation:
@@ -119,7 +127,7 @@ class Conversation:
   ) -> Conversation:
     """Asks for a response to `messages`; `variables` are for the template."""
     ids = prompt_ids(tokenizer, messages, tools, **variables)
-    shape = _shape(messages, tools, thought=False)
+    shape = _shape(messages, tools, [])
     return cls(tokenizer, ids, shape, variables, awaiting=True)
 
   @classmethod
@@ -136,16 +144,15 @@ class Conversation:
     `messages` is what they say, the last response included.
     """
     ids = [i for prompt, response in turns for i in (*prompt, *response)]
-    thought = any(_thinks(tokenizer, response) for _, response in turns)
-    shape = _shape(messages, tools, thought)
+    thoughts = [_thought(tokenizer, response) for _, response in turns]
+    shape = _shape(messages, tools, thoughts)
     return cls(tokenizer, ids, shape, variables, awaiting=False)
 
   def append_response(self, response_ids: list[int]) -> None:
     """Adds what the model sampled, as sampled."""
     require(self._awaiting, "a response without a prompt before it")
     self.ids = self.ids + list(response_ids)
-    if _thinks(self._tokenizer, response_ids):
-      self._shape = dataclasses.replace(self._shape, thought=True)
+    self._shape = self._shape.after(_thought(self._tokenizer, response_ids))
     self._awaiting = False
 
   def extend(self, messages: list[Message]) -> list[int]:
@@ -161,7 +168,11 @@ class Conversation:
     """
     require(not self._awaiting, "messages before the response to the last ones")
     tokenizer = self._tokenizer
-    text, mark, end = _difference(tokenizer, self._shape, messages, self._variables)
+    shape, variables = self._shape, self._variables
+    # A template may drop the thinking of any turn, not of the last one alone.
+    for thought in sorted(shape.thoughts - {shape.thought}):
+      _difference(tokenizer, shape, thought, messages, variables)
+    text, mark, end = _difference(tokenizer, shape, shape.thought, messages, variables)
     closed = bool(self.ids) and self.ids[-1] in tokenizer.turn_ends
     delta = [] if closed else [end]
     delta += tokenizer.encode_rendered(text, mark, start=False)[0]
@@ -287,6 +298,7 @@ def _continued(tokenizer: Tokenizer, header: str, said: str, mark: str) -> list[
 def _difference(
     tokenizer: Tokenizer,
     shape: _Shape,
+    thought: str | None,
     messages: list[Message],
     variables: dict[str, Any],
 ) -> tuple[str, str, int]:
@@ -303,7 +315,8 @@ def _difference(
     before.append({"role": "user", "content": _ASKED})
   tools = [_TOOL] if shape.tools else None
   asked = _write(tokenizer, before, tools, True, variables)[0] if before else ""
-  thought = shape.thought or asked.rstrip().endswith(_THINK)
+  if thought is None and asked.rstrip().endswith(_THINK):
+    thought = _THOUGHT  # opened by the prompt and cut before it ended
   answer = _answer(messages, thought)
   text, mark = _write(tokenizer, [*before, answer, *messages], tools, True, variables)
   require(
@@ -317,7 +330,7 @@ def _difference(
   roles = sorted({message["role"] for message in messages})
   after = f"once messages of {' and '.join(roles) or 'nobody'} follow it"
   require(
-      not thought or _THOUGHT in said,
+      thought is None or (thought in said and _THINK_END in said),
       f"the chat template leaves the assistant's thinking out {after}, so the prompt"
       " would not continue what was sampled",
   )
@@ -339,14 +352,14 @@ _TOOL = {
 }
 
 
-def _answer(messages: list[Message], thought: bool) -> Message:
+def _answer(messages: list[Message], thought: str | None) -> Message:
   """An assistant's message that the new ones can follow."""
   replies = []
   for message in messages:
     if message["role"] != "tool":
       break
     replies.append(message)
-  thinking = f"{_THINK}\n{_THOUGHT}\n{_THINK_END}\n\n" if thought else ""
+  thinking = "" if thought is None else f"{_THINK}\n{thought}\n{_THINK_END}\n\n"
   if not replies:
     return {"role": "assistant", "content": thinking + _SAID}
   calls = [
@@ -378,19 +391,32 @@ def _changed(asked: str, text: str) -> str:
   )
 
 
-def _shape(messages: list[Message], tools: Tools, thought: bool) -> _Shape:
+def _shape(
+    messages: list[Message], tools: Tools, thoughts: list[str | None]
+) -> _Shape:
   roles = [message["role"] for message in messages]
-  return _Shape(
+  shape = _Shape(
       system=bool(roles) and roles[0] in ("system", "developer"),
       user="user" in roles,
       tools=bool(tools),
-      thought=thought,
+      thoughts=frozenset(),
+      thought=None,
   )
+  for thought in thoughts:
+    shape = shape.after(thought)
+  return shape
 
 
-def _thinks(tokenizer: Tokenizer, response_ids: list[int]) -> bool:
-  """If thinking was sampled: only this is read from the text of a response."""
-  return _THINK_END in (text := tokenizer.decode(response_ids)) or _THINK in text
+def _thought(tokenizer: Tokenizer, response_ids: list[int]) -> str | None:
+  """If a thought was sampled, an empty one, or none.
+
+  Only this is read from the text of a response.
+  """
+  text = tokenizer.decode(response_ids)
+  if _THINK_END not in text:
+    return _THOUGHT if _THINK in text else None
+  thoughts = _THINKING.findall(_THINK + text if _THINK not in text else text)
+  return "" if not "".join(thoughts).strip() else _THOUGHT
 
 
 def _occurrences(text: str, part: str) -> list[int]:
