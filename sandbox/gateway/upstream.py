@@ -42,7 +42,9 @@ class Reply:
   """An upstream's complete answer.
 
   `prompt_ids` are those beyond the parent's; all ids and log-probs are None
-  where the upstream gives text only. `usage` counts tokens.
+  where the upstream gives text only. `usage` counts tokens. `fork_cause` says
+  why the prompt doesn't extend the parent that it was meant to extend: then
+  `prompt_ids` are the whole prompt.
   """
 
   message: Message
@@ -51,6 +53,7 @@ class Reply:
   usage: dict[str, int]
   prompt_ids: list[int] | None = None
   columns: dict[str, list[Any]] = field(default_factory=dict)
+  fork_cause: str | None = None
 
 
 class _Http:
@@ -120,21 +123,19 @@ class TokenUpstream:
       self, request: Request, place: Place, sampling: dict[str, Any]
   ) -> Reply:
     tokenizer = self._tokenizer
+    fork_cause = None
     try:
-      if place.parent is None:
-        conversation = Conversation.start(tokenizer, place.messages, request.tools)
-        delta = conversation.ids
-      else:
-        turns = [
-            (node.step.prompt_ids, node.step.response_ids)
-            for node in place.parent.path()
-        ]
-        held = request.messages[: len(request.messages) - len(place.messages)]
-        conversation = Conversation.resume(tokenizer, turns, held, request.tools)
-        delta = conversation.extend(place.messages)
+      prompt, delta = self._prompt(request, place)
     except RecordError as error:
-      raise bad_request(str(error)) from None
-    prompt = conversation.ids
+      if place.parent is None:
+        raise bad_request(str(error)) from None
+      # A template may leave out the thinking of earlier turns. That is no reason
+      # to refuse: a policy could make its conversation one that can't be judged.
+      fork_cause = "template_rewrites"
+      try:
+        prompt, delta = self._prompt(request, Place(None, request.messages, fork_cause))
+      except RecordError:
+        raise bad_request(str(error)) from None
     room = self._max_len - len(prompt)
     if room < 1:
       raise CallError(
@@ -174,7 +175,26 @@ class TokenUpstream:
                 for name in ("logprobs", "untempered_logprobs", "policy_versions")
             },
         },
+        fork_cause=fork_cause,
     )
+
+  def _prompt(self, request: Request, place: Place) -> tuple[list[int], list[int]]:
+    """The whole prompt, and its ids beyond the parent's.
+
+    `RecordError` if the template refuses the messages, or would write the
+    parent's turns in another way once they follow.
+    """
+    tokenizer = self._tokenizer
+    if place.parent is None:
+      ids = Conversation.start(tokenizer, place.messages, request.tools).ids
+      return ids, ids
+    turns = [
+        (node.step.prompt_ids, node.step.response_ids) for node in place.parent.path()
+    ]
+    held = request.messages[: len(request.messages) - len(place.messages)]
+    conversation = Conversation.resume(tokenizer, turns, held, request.tools)
+    delta = conversation.extend(place.messages)
+    return conversation.ids, delta
 
 
 class ChatUpstream:

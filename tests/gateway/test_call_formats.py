@@ -64,3 +64,28 @@ def test_a_thought_that_the_prompt_opened_is_no_call(run, engine):
   said = run(scenario)
   assert said["reasoning_content"] == f"Or {call}?" and said["content"] is None
   assert len(said["tool_calls"]) == 1
+
+
+def test_a_template_that_rewrites_earlier_turns_forks(run, pool, engine):
+  """A policy can't make its conversation one that can't be judged."""
+  content = "(message.content or '')"
+  forgets = _TURNS.replace(content, content + ".split('</think>')[-1]")
+  engine.tokenizer = with_template(engine.tokenizer, forgets)
+
+  async def scenario(harness):
+    engine.script = ["<think>Hm.</think><tool_call>{", "<think>Ah.</think>Done.", "Yes."]
+    messages = [U]
+    for told in ("parse_error", "content"):
+      said = await harness.say(messages)
+      messages += [said, {"role": "user", "content": said[told]}]
+    await harness.say(messages)
+    return pool.steps(harness.trajectory_id)
+
+  steps = run(scenario)
+  assert [s.parent_id for s in steps] == [None] * 3
+  assert [s.fork_cause for s in steps] == [None, *["template_rewrites"] * 2]
+  assert [len(s.messages) for s in steps] == [1, 3, 5]
+  assert [s.prompt_ids for s in steps] == engine.prompts
+  assert steps[0].tools == steps[1].tools == TOOLS
+  second = engine.tokenizer.decode(engine.prompts[1])
+  assert "Hm." not in second and "<tool_call>{" in second
