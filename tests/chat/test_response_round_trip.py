@@ -1,73 +1,56 @@
 """What a template writes for a message reads as that message, in every family.
 
-The templates here are the assistant's part only, written out from the
-documented layout of each family.
+It goes the whole way: the ids that training learns, decoded as the gateway
+decodes them, with the format and the thought found as the gateway finds them.
 """
 
 import json
-from importlib import resources
 
 import jinja2.sandbox
 import pytest
 
 from clawgym_jax.chat.calls import detect_format
-from clawgym_jax.chat.response import parse_response
+from clawgym_jax.chat.conversation import render
+from clawgym_jax.chat.response import opens_thought, parse_response
+from tests.chat.families import FAMILIES
 
-_HERMES = """
-{%- for c in m.tool_calls or [] -%}
-{%- if m.content or not loop.first -%}{{- "\\n" -}}{%- endif -%}
-{{- '<tool_call>\\n{"name": "' + c.function.name + '", "arguments": ' -}}
-{{- c.function.arguments | tojson -}}{{- "}\\n</tool_call>" -}}
-{%- endfor -%}
-"""
-
+# Ways of writing calls that the templates beside these tests don't use.
 BODIES = {
-    "qwen2.5": "{{- m.content or '' -}}" + _HERMES,
-    "qwen3": "{{- '<think>\\n' + (m.reasoning_content or '') + '\\n</think>\\n\\n' -}}"
-    "{{- m.content or '' -}}" + _HERMES,
-    "smollm2": """
+    "hermes": """
 {{- m.content or '' -}}
 {%- if m.tool_calls -%}{{- "<tool_call>[" -}}
 {%- for c in m.tool_calls -%}
-{{- '{"name": "' + c.function.name + '", "arguments": ' + c.function.arguments | tojson + '}' -}}
-{{- ", " if not loop.last else "" -}}
-{%- endfor -%}{{- "]</tool_call>" -}}{%- endif -%}
-""",
-    "qwen3_coder": """
-{{- (m.content + '\\n') if m.content and m.tool_calls else m.content or '' -}}
-{%- for c in m.tool_calls or [] -%}
-{{- '\\n' if not loop.first else '' -}}
-{{- '<tool_call>\\n<function=' + c.function.name + '>\\n' -}}
-{%- for key, value in c.function.arguments.items() -%}
-{{- '<parameter=' + key + '>\\n' -}}
-{{- value | tojson if value is mapping or (value is sequence and value is not string) else value | string -}}
-{{- '\\n</parameter>\\n' -}}
-{%- endfor -%}
-{{- '</function>\\n</tool_call>' -}}
-{%- endfor -%}
+{{- '{"name": "' + c.function.name + '", "arguments": ' -}}
+{{- c.function.arguments | tojson + '}' + (", " if not loop.last else "]</tool_call>") -}}
+{%- endfor -%}{%- endif -%}
 """,
     "llama3": """
-{%- if m.tool_calls -%}{%- for c in m.tool_calls -%}
+{{- m.content or '' -}}
+{%- for c in m.tool_calls or [] -%}
 {{- '<|python_tag|>' if m.content and loop.first else '' -}}
-{{- '{"name": "' + c.function.name + '", "parameters": ' + c.function.arguments | tojson + '}' -}}
-{{- '; ' if not loop.last else '' -}}
-{%- endfor -%}{%- endif -%}
+{{- '{"name": "' + c.function.name + '", "parameters": ' -}}
+{{- c.function.arguments | tojson + '}' + ('; ' if not loop.last else '') -}}
+{%- endfor -%}
 """,
     "mistral": """
-{{- m.content or '' -}}
-{%- if m.tool_calls -%}{{- '[TOOL_CALLS] [' -}}{%- for c in m.tool_calls -%}
-{{- '{"name": "' + c.function.name + '", "arguments": ' + c.function.arguments | tojson -}}
-{{- ', "id": "' + c.id + '"}' + (', ' if not loop.last else ']') -}}
-{%- endfor -%}{%- endif -%}
-""",
-    "mistral_args": """
 {{- m.content or '' -}}
 {%- for c in m.tool_calls or [] -%}
 {{- '[TOOL_CALLS]' + c.function.name + '[ARGS]' + c.function.arguments | tojson -}}
 {%- endfor -%}
 """,
 }
-BODIES["llama3"] = "{{- m.content or '' -}}" + BODIES["llama3"]
+
+WRITE_CALLS = {
+    "compact": "hermes",
+    "hermes": "hermes",
+    "qwen2_5": "hermes",
+    "qwen3": "hermes",
+    "qwen3_thinking": "hermes",
+    "qwen3_coder": "qwen3_coder",
+    "llama3_1": "llama3",
+    "mistral_v3": "mistral",
+}
+WRITE_THOUGHTS = ("qwen3", "qwen3_thinking")
 
 TEXT = 'a "quoted" \\ <b>é😀</b>\n\tline two\n\n { } [ ] ; \u2028 end'
 DEEP = {"path": "x", "deep": {"list": [1, -2.5, None, True, {"k": TEXT}], "empty": {}}}
@@ -109,7 +92,7 @@ def message(content, *calls, thought=None):
 
 MESSAGES = [
     message("Done."),
-    message("Two lines:\n\n  a < b, {c}.\n"),
+    message("Two lines:\n\n  a < b, {c}."),
     message(None, ("write", DEEP)),
     message("I write it.", ("write", TYPED)),
     message("Both.", ("write", TYPED), ("read", {"path": "é.txt"}), ("now", {})),
@@ -117,12 +100,6 @@ MESSAGES = [
     message("Yes.", thought='First\n\n<tool_call>{"name": "rm", "arguments": {}}</tool_call>?'),
     message(None, ("write", DEEP), thought="Let me write."),
 ]
-
-
-def environment():
-  made = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-  made.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
-  return made
 
 
 def comparable(said):
@@ -136,35 +113,55 @@ def comparable(said):
   return {**said, "tool_calls": calls}
 
 
+def fits(family, made):
+  """Whether the family's template can write such a message."""
+  calls = made.get("tool_calls", [])
+  thinks = "reasoning_content" in made
+  if thinks and family not in WRITE_THOUGHTS or not thinks and family == "qwen3_thinking":
+    return False
+  if calls and made["content"] and family in ("llama3_1", "mistral_v3"):
+    return False  # it writes calls or text
+  return family != "llama3_1" or len(calls) < 2
+
+
 @pytest.mark.parametrize(
     ("family", "made"),
-    [
-        (family, made)
-        for family in BODIES
-        for made in MESSAGES
-        if family == "qwen3" or "reasoning_content" not in made
-    ],
+    [(f, m) for f in WRITE_CALLS for m in MESSAGES if fits(f, m)],
 )
-def test_what_is_written_is_read(family, made):
-  source = BODIES[family]
-  text = environment().from_string(source).render(m=made)
-  format = "llama3" if family == "llama3" else detect_format(source)
-  said = parse_response(text, format, tools=TOOLS)
-  assert comparable(said) == comparable(made)
-  if family == "mistral":
-    assert said.get("tool_calls", []) == [
-        {**c, "function": {**c["function"], "arguments": json.dumps(
-            c["function"]["arguments"], ensure_ascii=False)}}
-        for c in made.get("tool_calls", [])
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("made", MESSAGES[:6])
-def test_the_compact_template_too(made):
-  source = resources.files("clawgym_jax.chat").joinpath("compact.jinja").read_text()
-  template = environment().from_string(source)
+def test_what_is_trained_is_read(family, made):
+  tokenizer = FAMILIES[family].tokenizer
+  format = detect_format(tokenizer.template.literals)
+  assert format == WRITE_CALLS[family]
   user = {"role": "user", "content": "go"}
-  head = template.render(messages=[user], add_generation_prompt=True)
-  whole = template.render(messages=[user, made])
-  text = whole.removeprefix(head).removesuffix("<|im_end|>\n")
-  assert comparable(parse_response(text, detect_format(source))) == comparable(made)
+  spans = render(tokenizer, [user, made], TOOLS)
+  (said,) = [span.ids for span in spans if span.trained]
+  asked = next(span.ids for span in spans if not span.trained)
+  assert said[-1] in tokenizer.eos_ids
+  read = parse_response(
+      tokenizer.decode(said[:-1]),
+      format,
+      tools=TOOLS,
+      in_thought=opens_thought(tokenizer.decode(asked[-16:])),
+  )
+  if family == "mistral_v3" and read["content"]:
+    read["content"] = read["content"].removeprefix(" ")  # the template's own
+  assert comparable(read) == comparable(made)
+  if family == "mistral_v3":  # tool results refer to the ids that the model said
+    ids = [call["id"] for call in read.get("tool_calls", [])]
+    assert ids == [call["id"] for call in made.get("tool_calls", [])]
+
+
+@pytest.mark.parametrize(
+    ("format", "made"),
+    [(f, m) for f in BODIES for m in MESSAGES if "reasoning_content" not in m],
+)
+def test_what_is_written_otherwise_is_read(format, made):
+  environment = jinja2.sandbox.ImmutableSandboxedEnvironment()
+  environment.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
+  text = environment.from_string(BODIES[format]).render(m=made)
+  assert comparable(parse_response(text, format)) == comparable(made)
+
+
+def test_a_template_without_calls_gives_hermes():
+  for family in set(FAMILIES) - set(WRITE_CALLS):
+    assert detect_format(FAMILIES[family].template.literals) == "hermes"
