@@ -62,13 +62,14 @@ def broken(
     *,
     said: Breaker,
     given: Breaker,
+    mark: str | None = None,
 ) -> tuple[list[Message], list[dict[str, Any]] | None, str]:
   """The conversation with control tokens broken, and the mark that was used.
 
   `said` breaks what assistants say, `given` everything else. Messages are
-  taken as `template.presented` makes them.
+  taken as `template.presented` makes them; `mark` must occur in none of them.
   """
-  mark = _unused([messages, tools])
+  mark = mark or _unused([messages, tools])
   result = []
   for message in messages:
     breaker = said if message["role"] == "assistant" else given

@@ -62,7 +62,7 @@ def render(
   """
   text, mark = _write(tokenizer, messages, tools, False, variables)
   said = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
-  turns = _turns(tokenizer, text, messages, said, variables) if said else []
+  turns = _turns(tokenizer, text, mark, messages, said, variables) if said else []
   spans, at = [], 0
   for index, (start, end) in zip(said, turns):
     head, tail = tokenizer.encode_rendered(text[at:start], mark, start=at == 0)
@@ -189,11 +189,16 @@ def _write(
     tools: Tools,
     asking: bool,
     variables: dict[str, Any],
+    mark: str | None = None,
 ) -> tuple[str, str]:
   """The template's text, control tokens in messages broken by the mark beside it."""
   plain = [presented(message) for message in messages]
   apart, apart_tools, mark = control.broken(
-      plain, tools, said=tokenizer.breaks_said, given=tokenizer.breaks_given
+      plain,
+      tools,
+      said=tokenizer.breaks_said,
+      given=tokenizer.breaks_given,
+      mark=mark,
   )
 
   def written(messages: list[Message], tools: Tools) -> str:
@@ -214,6 +219,7 @@ def _write(
 def _turns(
     tokenizer: Tokenizer,
     text: str,
+    mark: str,
     messages: list[Message],
     said: list[int],
     variables: dict[str, Any],
@@ -241,7 +247,7 @@ def _turns(
     )
     turns = []
     for at, index in zip(sorted(found), said):
-      alone = _alone(tokenizer, messages[index], ends, variables)
+      alone = _alone(tokenizer, messages[index], mark, ends, variables)
       end = _first(text, ends, at)
       require(
           text[:end].endswith(alone),
@@ -271,12 +277,16 @@ def _header(tokenizer: Tokenizer, variables: dict[str, Any]) -> str:
 
 
 def _alone(
-    tokenizer: Tokenizer, message: Message, ends: list[str], variables: dict[str, Any]
+    tokenizer: Tokenizer,
+    message: Message,
+    mark: str,
+    ends: list[str],
+    variables: dict[str, Any],
 ) -> str:
   """What the template writes for one assistant message, from the generation prompt."""
   ask = [{"role": "user", "content": _ASKED}]
   before, _ = _write(tokenizer, ask, None, True, variables)
-  whole, _ = _write(tokenizer, [*ask, message], None, False, variables)
+  whole, _ = _write(tokenizer, [*ask, message], None, False, variables, mark)
   require(
       whole.startswith(before),
       "the generation prompt is not how the chat template starts an assistant's turn",

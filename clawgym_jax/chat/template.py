@@ -201,7 +201,7 @@ class _Budget:
       if isinstance(value, str):
         self.made(len(value) + 1)
         continue
-      self.made(32)
+      self.made(64)
       if isinstance(value, int) and value.bit_length() > 1024:
         raise _Exceeded("a number beyond 1024 bits")
       if isinstance(value, dict):

@@ -165,11 +165,7 @@ class Tokenizer:
     """Hugging Face file names to contents; bytes of `tokenizer.model` as latin-1."""
     if self._files is not None:
       return dict(self._files)
-    config: dict[str, Any] = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "clean_up_tokenization_spaces": False,
-        **self.named,
-    }
+    config = _config(self.named)
     files = {_BACKEND: self._json, "special_tokens_map.json": _dumps(self.named)}
     if self._template is not None:
       config["chat_template"] = files[_TEMPLATE] = self._template.source
@@ -191,18 +187,23 @@ class Tokenizer:
       except Exception as error:  # the library raises no other kind
         raise UserError(f"{_BACKEND} is damaged ({error}): copy it again") from None
     elif _MODEL in files:
-      model = files[_MODEL].encode("latin-1")
-      backend = sentencepiece_model.backend(model)
-      named = {**sentencepiece_model.special_tokens(model), **named}
+      backend = sentencepiece_model.backend(files[_MODEL].encode("latin-1"))
     else:
       raise UserError(f"there is no {_BACKEND} and no {_MODEL}: copy the folder again")
+    if _MODEL in files:
+      own = sentencepiece_model.special_tokens(files[_MODEL].encode("latin-1"))
+      named = {**own, **named}
     _add_tokens(backend, config)
-    known = {name: text for name, text in named.items() if backend.token_to_id(text)
-             is not None}  # fmt: skip
+    known = {
+        name: text
+        for name, text in named.items()
+        if backend.token_to_id(text) is not None
+    }
     eos = _object(files, _GENERATION).get("eos_token_id")
     eos_ids = eos if isinstance(eos, list) else [] if eos is None else [eos]
     kept = dict(files)
     kept.setdefault(_BACKEND, backend.to_str())
+    kept.setdefault(_CONFIG, _dumps(_config(known)))
     return cls(
         backend, _template(files, config), named=known, eos_ids=eos_ids, files=kept
     )
@@ -319,6 +320,14 @@ class Tokenizer:
 def _unmatched(token_id: int) -> str:
   """A piece that stands for a control token and that no text holds."""
   return f"\U000ffffd{token_id}\U000ffffd"
+
+
+def _config(named: dict[str, str]) -> dict[str, Any]:
+  return {
+      "tokenizer_class": "PreTrainedTokenizerFast",
+      "clean_up_tokenization_spaces": False,
+      **named,
+  }
 
 
 def _special(text: str) -> tokenizers.AddedToken:
