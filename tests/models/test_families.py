@@ -53,6 +53,15 @@ def test_longer_than_trained_on(name):
   assert np.max(np.abs(plain - got)) > 0.05  # the scaling matters here
 
 
+def test_shares_that_do_not_add_up_to_one():
+  config = dataclasses.replace(peer.FAMILIES["qwen3_moe"], norm_topk_prob=False)
+  theirs, ours = peer.pair(config)
+  positions = np.broadcast_to(np.arange(TIME), TOKENS.shape)
+  end = np.full(TOKENS.shape, TIME)
+  got = logits_of(ours, *map(jnp.asarray, (TOKENS, positions, end)))
+  close(got, peer.logits(theirs, TOKENS), "raw shares")
+
+
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_padded(both, side):
   theirs, ours = both
