@@ -21,13 +21,10 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from clawgym_jax.chat import control
-from clawgym_jax.chat.template import presented
+from clawgym_jax.chat import layout
+from clawgym_jax.chat.layout import Message, Tools
 from clawgym_jax.chat.tokenizer import Tokenizer
 from clawgym_jax.contracts.errors import require
-
-Message = dict[str, Any]
-Tools = list[dict[str, Any]] | None
 
 # The stand-in's words: found in what a template writes, and in nothing else.
 _ASKED, _SAID, _THOUGHT = "qaskedq", "qsaidq", "qthoughtq"
@@ -60,15 +57,16 @@ def render(
     RecordError: the template refuses the messages, or where an assistant's turn
       starts or ends can't be told from what it writes.
   """
-  text, mark = _write(tokenizer, messages, tools, False, variables)
+  text, mark = layout.written(tokenizer, messages, tools, False, variables)
   said = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
-  turns = _turns(tokenizer, text, mark, messages, said, variables) if said else []
+  turns = layout.assistant_turns(tokenizer, text, mark, messages, said, variables)
   spans, at = [], 0
   for index, (start, end) in zip(said, turns):
     head, tail = tokenizer.encode_rendered(text[at:start], mark, start=at == 0)
     spans.append(Span(head, False, index))
     header = text[at + tail : start]
-    spans.append(Span(_continued(tokenizer, header, text[start:end], mark), True, index))
+    body = layout.continued(tokenizer, header, text[start:end], mark)
+    spans.append(Span(body, True, index))
     at = end
   rest, _ = tokenizer.encode_rendered(text[at:], mark, start=at == 0)
   spans.append(Span(rest, False, len(messages)))
@@ -79,7 +77,7 @@ def prompt_ids(
     tokenizer: Tokenizer, messages: list[Message], tools: Tools, **variables: Any
 ) -> list[int]:
   """Ids that ask for the next assistant turn. `RecordError` if the template refuses."""
-  text, mark = _write(tokenizer, messages, tools, True, variables)
+  text, mark = layout.written(tokenizer, messages, tools, True, variables)
   return tokenizer.encode_rendered(text, mark, start=True)[0]
 
 
@@ -183,128 +181,6 @@ class Conversation:
     return delta
 
 
-def _write(
-    tokenizer: Tokenizer,
-    messages: list[Message],
-    tools: Tools,
-    asking: bool,
-    variables: dict[str, Any],
-    mark: str | None = None,
-) -> tuple[str, str]:
-  """The template's text, control tokens in messages broken by the mark beside it."""
-  plain = [presented(message) for message in messages]
-  apart, apart_tools, mark = control.broken(
-      plain,
-      tools,
-      said=tokenizer.breaks_said,
-      given=tokenizer.breaks_given,
-      mark=mark,
-  )
-
-  def written(messages: list[Message], tools: Tools) -> str:
-    return tokenizer.template.render(
-        messages, tools, add_generation_prompt=asking, **{**tokenizer.named, **variables}
-    )
-
-  text = written(apart, apart_tools)
-  if apart != plain or apart_tools != tools:
-    require(
-        text.replace(mark, "") == written(plain, tools),
-        "the chat template reads inside a message that spells control tokens, so they"
-        " can't be kept from counting as such",
-    )
-  return text, mark
-
-
-def _turns(
-    tokenizer: Tokenizer,
-    text: str,
-    mark: str,
-    messages: list[Message],
-    said: list[int],
-    variables: dict[str, Any],
-) -> list[tuple[int, int]]:
-  """Where each assistant's turn starts and ends (after its end of turn) in `text`."""
-  header = _header(tokenizer, variables)
-  ends = [tokenizer.token(i) for i in tokenizer.turn_ends]
-  if any(token in header for token in tokenizer.specials):
-    starts = [at + len(header) for at in _occurrences(text, header)]
-    require(
-        len(starts) == len(said),
-        f"the generation prompt {header!r} stands {len(starts)} times in what the chat"
-        f" template writes for {len(said)} assistant turns, so what they say can't be"
-        " told from what they are asked",
-    )
-    turns = [(start, _first(text, ends, start)) for start in starts]
-  else:
-    # Only the ends of assistants' turns are marked: each must be one of theirs,
-    # and before it must stand what the template writes for that message alone.
-    found = [at for token in ends for at in _occurrences(text, token)]
-    require(
-        len(found) == len(said),
-        f"the chat template writes {len(found)} ends of turn for {len(said)} assistant"
-        " turns and marks no starts, so what they say can't be told from the rest",
-    )
-    turns = []
-    for at, index in zip(sorted(found), said):
-      alone = _alone(tokenizer, messages[index], mark, ends, variables)
-      end = _first(text, ends, at)
-      require(
-          text[:end].endswith(alone),
-          f"messages[{index}] is written differently in this conversation than alone,"
-          " so where it starts can't be known",
-      )
-      turns.append((end - len(alone), end))
-  limits = [start for start, _ in turns[1:]] + [len(text)]
-  for index, (start, end), limit in zip(said, turns, limits):
-    require(
-        start <= end <= limit,
-        f"the chat template does not end the turn of messages[{index}]",
-    )
-  return turns
-
-
-def _header(tokenizer: Tokenizer, variables: dict[str, Any]) -> str:
-  """What the template writes to ask for an assistant turn."""
-  ask = [{"role": "user", "content": _ASKED}]
-  before, _ = _write(tokenizer, ask, None, False, variables)
-  after, _ = _write(tokenizer, ask, None, True, variables)
-  require(
-      after.startswith(before),
-      "the chat template's generation prompt changes what stands before it",
-  )
-  return after[len(before) :]
-
-
-def _alone(
-    tokenizer: Tokenizer,
-    message: Message,
-    mark: str,
-    ends: list[str],
-    variables: dict[str, Any],
-) -> str:
-  """What the template writes for one assistant message, from the generation prompt."""
-  ask = [{"role": "user", "content": _ASKED}]
-  before, _ = _write(tokenizer, ask, None, True, variables)
-  whole, _ = _write(tokenizer, [*ask, message], None, False, variables, mark)
-  require(
-      whole.startswith(before),
-      "the generation prompt is not how the chat template starts an assistant's turn",
-  )
-  return whole[len(before) : _first(whole, ends, len(before))]
-
-
-def _continued(tokenizer: Tokenizer, header: str, said: str, mark: str) -> list[int]:
-  """Ids of `said` after those of `header`, which stays as it is when sampling."""
-  if not header:
-    return tokenizer.encode_rendered(said, mark, start=False)[0]
-  whole, _ = tokenizer.encode_rendered(header + said, mark, start=False)
-  head, _ = tokenizer.encode_rendered(header, mark, start=False)
-  if whole[: len(head)] == head:
-    return whole[len(head) :]
-  return tokenizer.encode_rendered(said, mark, start=False)[0]
-
-
 def _difference(
     tokenizer: Tokenizer,
     shape: _Shape,
@@ -324,17 +200,15 @@ def _difference(
   if shape.user:
     before.append({"role": "user", "content": _ASKED})
   tools = [_TOOL] if shape.tools else None
-  asked = _write(tokenizer, before, tools, True, variables)[0] if before else ""
+  asked = layout.written(tokenizer, before, tools, True, variables)[0] if before else ""
   if thought is None and asked.rstrip().endswith(_THINK):
     thought = _THOUGHT  # opened by the prompt and cut before it ended
   answer = _answer(messages, thought)
-  text, mark = _write(tokenizer, [*before, answer, *messages], tools, True, variables)
-  require(
-      text.startswith(asked),
-      _changed(asked, text),
-  )
+  talk = [*before, answer, *messages]
+  text, mark = layout.written(tokenizer, talk, tools, True, variables)
+  require(text.startswith(asked), _changed(asked, text))
   ends = [tokenizer.token(i) for i in tokenizer.turn_ends]
-  end = _first(text, ends, len(asked))
+  end = layout.first_end(text, ends, len(asked))
   require(end >= 0, "the chat template does not end the assistant's turn")
   said = text[len(asked) : end]
   roles = sorted({message["role"] for message in messages})
@@ -427,17 +301,3 @@ def _thought(tokenizer: Tokenizer, response_ids: list[int]) -> str | None:
     return _THOUGHT if _THINK in text else None
   thoughts = _THINKING.findall(_THINK + text if _THINK not in text else text)
   return "" if not "".join(thoughts).strip() else _THOUGHT
-
-
-def _occurrences(text: str, part: str) -> list[int]:
-  found, at = [], text.find(part)
-  while at >= 0:
-    found.append(at)
-    at = text.find(part, at + len(part))
-  return found
-
-
-def _first(text: str, tokens: list[str], start: int) -> int:
-  """Where the first of `tokens` at or after `start` ends, -1 if there is none."""
-  found = [(at, -len(t)) for t in tokens if (at := text.find(t, start)) >= 0]
-  return min(found)[0] - min(found)[1] if found else -1

@@ -63,16 +63,17 @@ class Tokenizer:
     backend.no_truncation()
     backend.no_padding()
     backend.encode_special_tokens = False
-    self._json = backend.to_str()
     self._template = template
     self.named = dict(named or {})
     if named is None and None not in map(backend.token_to_id, (TURN_START, TURN_END)):
       self.named = {
           "bos_token": TURN_START, "eos_token": TURN_END, "pad_token": TURN_END
       }  # fmt: skip
-    self._files = files
+    # Made before this object adds anything to the backend.
+    self._files = self._own_files(backend) if files is None else files
     self.vocab_size = max(backend.get_vocab(with_added_tokens=True).values()) + 1
     self._backend = backend
+    self._added = list(backend.get_added_tokens_decoder().values())
     for token in self.named.values():
       self.token_id(token)
     self.controls = self._find_controls()
@@ -123,7 +124,7 @@ class Tokenizer:
 
   def encode(self, text: str) -> list[int]:
     """Ids of plain text; control tokens written in it stay text."""
-    return self._checked(self._plain.encode(text, add_special_tokens=False).ids)
+    return self._plain_ids(text)
 
   def decode(self, ids: list[int]) -> str:
     """The text of `ids`, control tokens included; ids beyond the vocabulary have none."""
@@ -141,6 +142,11 @@ class Tokenizer:
     """
     before = "" if start else self._before
     coded = self._backend.encode(before + text, add_special_tokens=False)
+    if mark not in text:
+      for token_id, (_, end) in zip(reversed(coded.ids), reversed(coded.offsets)):
+        if token_id in self._control_ids:
+          return coded.ids[0 if start else 1 :], end - len(before)
+      return coded.ids[0 if start else 1 :], 0
     ids: list[int] = []
     run_from = at = 0 if start else 1
     run_start = 0
@@ -151,9 +157,8 @@ class Tokenizer:
       run = text[run_start : begin - len(before)]
       if mark in run:
         ahead = "" if start and run_start == 0 else self._before
-        plain = ahead + run.replace(mark, "")
-        found = self._plain.encode(plain, add_special_tokens=False).ids
-        ids += self._checked(found[1:] if ahead else found)
+        found = self._plain_ids(ahead + run.replace(mark, ""))
+        ids += found[1:] if ahead else found
       else:
         ids += coded.ids[run_from:index]
       if token_id is not None:
@@ -163,12 +168,18 @@ class Tokenizer:
 
   def to_files(self) -> dict[str, str]:
     """Hugging Face file names to contents; bytes of `tokenizer.model` as latin-1."""
-    if self._files is not None:
-      return dict(self._files)
+    return dict(self._files)
+
+  def _own_files(self, backend: tokenizers.Tokenizer) -> dict[str, str]:
     config = _config(self.named)
-    files = {_BACKEND: self._json, "special_tokens_map.json": _dumps(self.named)}
-    if self._template is not None:
+    files = {_BACKEND: backend.to_str(), "special_tokens_map.json": _dumps(self.named)}
+    if self._template is not None and self._template.tool_use is None:
       config["chat_template"] = files[_TEMPLATE] = self._template.source
+    elif self._template is not None:
+      sources = {"default": self._template.source, "tool_use": self._template.tool_use}
+      config["chat_template"] = [
+          {"name": name, "template": source} for name, source in sources.items()
+      ]
     return {**files, _CONFIG: _dumps(config)}
 
   @classmethod
@@ -236,63 +247,60 @@ class Tokenizer:
   @functools.cached_property
   def specials(self) -> frozenset[str]:
     """The texts of all special tokens."""
-    added = json.loads(self._json)["added_tokens"]
-    return frozenset(
-        [token["content"] for token in added if token["special"]]
-        + list(self.named.values())
-    )
+    special = [token.content for token in self._added if token.special]
+    return frozenset([*special, *self.named.values()])
 
   def _find_controls(self) -> frozenset[str]:
     literals = "" if self._template is None else self._template.literals
     written = [
-        token["content"]
-        for token in json.loads(self._json)["added_tokens"]
-        if token["content"] in literals and any(map(str.isalnum, token["content"]))
+        token.content
+        for token in self._added
+        if token.content in literals and any(map(str.isalnum, token.content))
     ]
     return self.specials | frozenset(written)
 
   @functools.cached_property
-  def _plain(self) -> tokenizers.Tokenizer:
-    """The vocabulary without its control tokens, which no text turns into then."""
-    value = json.loads(self._json)
-    value["added_tokens"] = [
-        token for token in value["added_tokens"] if token["content"] not in self.controls
-    ]
-    value["post_processor"] = None
+  def _plain(self) -> tuple[tokenizers.Tokenizer, set[int]]:
+    """The vocabulary without its control tokens, which no text turns into then.
+
+    Beside it the ids that stand for characters that it lacks.
+    """
+    value = json.loads(self._backend.to_str())
     model = value["model"]
     # A control token that is a piece of the model would match text as any other.
+    kept = set()
     if model["type"] == "Unigram":
       model["vocab"] = [
           [_unmatched(i) if piece in self.controls else piece, score]
           for i, (piece, score) in enumerate(model["vocab"])
       ]
-    elif model["type"] == "BPE":
-      merged = {part for m in model["merges"] for part in (*m, "".join(m))}
-      hidden = self.controls - merged - {model["unk_token"]}
+    else:
+      merged = {part for m in model.get("merges", []) for part in (*m, "".join(m))}
+      kept = {*merged, model.get("unk_token")} & model["vocab"].keys()
       model["vocab"] = {
-          _unmatched(i) if piece in hidden else piece: i
+          _unmatched(i) if piece in self.controls - kept else piece: i
           for piece, i in model["vocab"].items()
       }
+    # They keep their places under other names: ids follow from the order.
+    added = [t for t in value["added_tokens"] if t["content"] not in self.controls & kept]
+    for token in added:
+      if token["content"] in self.controls:
+        token["content"] = _unmatched(token["id"])
+    value["added_tokens"] = added
     plain = tokenizers.Tokenizer.from_str(json.dumps(value))
-    plain.add_special_tokens([_special(self._before)])
-    return plain
+    unknown = model.get("unk_token")
+    ids = {model.get("unk_id"), unknown and self.token_id(unknown)}
+    return plain, ids - {None}
 
-  def _checked(self, ids: list[int]) -> list[int]:
-    unsafe = self._control_ids.intersection(ids) - self._unknown
+  def _plain_ids(self, text: str) -> list[int]:
+    backend, unknown = self._plain
+    ids = backend.encode(text, add_special_tokens=False).ids
+    unsafe = self._control_ids.intersection(ids) - unknown
     require(
         not unsafe,
         f"the vocabulary makes the control tokens {sorted(unsafe)} out of plain text",
     )
     return ids
-
-  @functools.cached_property
-  def _unknown(self) -> set[int]:
-    """The id that stands for characters that the vocabulary lacks."""
-    model = json.loads(self._json)["model"]
-    if model.get("unk_id") is not None:
-      return {model["unk_id"]}
-    unknown = model.get("unk_token")
-    return set() if unknown is None else {self.token_id(unknown)}
 
   def _turn_end(self, named: list[int]) -> int:
     """The control token that the template writes after what an assistant says."""
