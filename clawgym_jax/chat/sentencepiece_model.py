@@ -4,8 +4,6 @@ Unigram and BPE models are read from their own file, with what it says about
 normalisation, the space before the first word, bytes for unknown characters,
 and pieces that are matched whole. Control pieces (`</s>`) become special
 tokens; `Tokenizer` sees to it that no text turns into one, as sentencepiece does.
-Where the text starts with a space, after the space that the model adds, and the
-model also has pieces that are matched whole, one of the two spaces is lost.
 """
 
 from __future__ import annotations
@@ -22,8 +20,14 @@ _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 2, 3, 4, 5
 _UNIGRAM, _BPE = 1, 2
 
 
-def backend(model: bytes) -> tokenizers.Tokenizer:
-  """The tokenizer of a serialised model. `UserError` if it is none, or another kind."""
+def backend(model: bytes, *, legacy: bool = True) -> tokenizers.Tokenizer:
+  """The tokenizer of a serialised model. `UserError` if it is none, or another kind.
+
+  Where the model adds a space in front of text, `legacy` adds one after every
+  control token too, as older Llama tokenizers do (`legacy` in their
+  tokenizer_config.json); otherwise only the very start gets one, and text that
+  starts with a space itself gets none.
+  """
   proto = _read(model)
   pieces = [(p.piece, p.score, p.type) for p in proto.pieces]
   kind = proto.trainer_spec.model_type
@@ -47,13 +51,14 @@ def backend(model: bytes) -> tokenizers.Tokenizer:
   back = [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
   if spec.add_dummy_prefix:
     back.append(decoders.Strip(" ", 1, 0))
-    if spec.remove_extra_whitespaces and any(r == _USER_DEFINED for *_, r in pieces):
+    # Text goes on after a piece that is matched whole.
+    once = not legacy or any(role == _USER_DEFINED for _, _, role in pieces)
+    if once and spec.remove_extra_whitespaces:
       raise UserError(
-          "a sentencepiece model that removes spaces, adds one in front and has"
-          " user-defined pieces is not read here: give its tokenizer.json"
+          "a sentencepiece model that removes spaces and adds one in front of the"
+          " first word alone is not read here: give its tokenizer.json"
       )
-    if any(role == _USER_DEFINED for _, _, role in pieces):
-      # The text goes on after such a piece: only its very start gets a space.
+    if once:
       made.pre_tokenizer = pre_tokenizers.Metaspace(
           replacement=_SPACE, prepend_scheme="first", split=False
       )

@@ -198,7 +198,9 @@ class Tokenizer:
       except Exception as error:  # the library raises no other kind
         raise UserError(f"{_BACKEND} is damaged ({error}): copy it again") from None
     elif _MODEL in files:
-      backend = sentencepiece_model.backend(files[_MODEL].encode("latin-1"))
+      backend = sentencepiece_model.backend(
+          files[_MODEL].encode("latin-1"), legacy=bool(config.get("legacy", True))
+      )
     else:
       raise UserError(f"there is no {_BACKEND} and no {_MODEL}: copy the folder again")
     if _MODEL in files:

@@ -129,7 +129,7 @@ def _backend(family: Family) -> tokenizers.Tokenizer:
 
 def _vocabulary(family: Family) -> tokenizers.Tokenizer:
   if family.kind == "sentencepiece":
-    return sentencepiece_model.backend(piece_model(family))
+    return sentencepiece_model.backend(piece_model(family), legacy=False)
   backend = tokenizers.Tokenizer(models.BPE(ignore_merges=family.kind == "llama3"))
   number = r"\p{N}{1,3}" if family.kind == "llama3" else r"\p{N}"
   split = tokenizers.Regex(_WORDS.replace("NUMBER", number))

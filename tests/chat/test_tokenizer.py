@@ -70,6 +70,7 @@ def test_a_folder_with_a_sentencepiece_model_alone(tmp_path):
   model = piece_model(family)
   (tmp_path / "tokenizer.model").write_bytes(model)
   (tmp_path / "chat_template.jinja").write_text(family.template.source)
+  (tmp_path / "tokenizer_config.json").write_text('{"legacy": false}')
   read = Tokenizer.load(tmp_path)
   assert prompt_ids(read, TALK, None) == prompt_ids(family.tokenizer, TALK, None)
   assert read.bos_id == read.token_id("<s>") and read.eos_id == read.token_id("</s>")
@@ -187,6 +188,9 @@ def test_missing_and_damaged_vocabularies_are_named(tmp_path):
   words = pieces(model_type="word", vocab_size=100)
   with pytest.raises(UserError, match="words or characters"):
     sentencepiece_model.backend(words)
+  strict = pieces(model_type="bpe", vocab_size=300, user_defined_symbols=["[INST]"])
+  with pytest.raises(UserError, match="removes spaces"):
+    sentencepiece_model.backend(strict)
 
 
 def test_own_files_round_trip(tmp_path):
@@ -238,3 +242,16 @@ def test_ids_beyond_the_vocabulary_have_no_text():
   with pytest.raises(UserError, match="no token '<none>'"):
     own.token_id("<none>")
   assert isinstance(own.template, ChatTemplate)
+
+
+def test_where_an_older_llama_tokenizer_adds_spaces(tmp_path):
+  """After every control token, unless tokenizer_config.json says otherwise."""
+  family = FAMILIES["mistral_v3"]
+  (tmp_path / "tokenizer.model").write_bytes(piece_model(family))
+  (tmp_path / "chat_template.jinja").write_text("[INST]{{ messages[0].content }}[/INST]")
+  talk = [{"role": "user", "content": "sum"}]
+  for legacy, spaces in ((True, 1), (False, 0)):
+    config = {"legacy": legacy}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    own = Tokenizer.load(tmp_path)
+    assert own.decode(prompt_ids(own, talk, None)) == f"[INST]{' ' * spaces}sum[/INST]"
