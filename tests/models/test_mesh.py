@@ -91,8 +91,8 @@ def on_eight_devices(case: str, dtype: str) -> None:
     found = check_layout(split, split_grads, mesh)
     assert len(found) == {"qwen2": 6, "qwen3_moe": 6}.get(case, 1), found
     if model.lora is not None:
-      plain, _ = step(create.merged(model))
-      check_layout(nnx.state(create.merged(model), nnx.Param), split_grads, mesh)
+      merged = nnx.state(create.merged(model), nnx.Param)
+      assert len(check_layout(merged, split_grads, mesh)) == len(found) - 4
   atol = 1e-5 if dtype == "float32" else 2e-2
   np.testing.assert_allclose(split_logits, logits, atol=atol)
   for a, b in zip(jax.tree.leaves(split_grads), jax.tree.leaves(grads)):
@@ -101,7 +101,10 @@ def on_eight_devices(case: str, dtype: str) -> None:
 
 
 def check_layout(params, grads, mesh) -> list[str]:
-  """Names of SPECS found; each lies as it says, and so does its gradient."""
+  """Names of SPECS found; each lies as it says, and a base weight's gradient too.
+
+  Those of adapters lie where the trainer's `out_shardings` put them.
+  """
   grads = {path: value[...] for path, value in nnx.to_flat_state(grads)}
   found = []
   for path, value in nnx.to_flat_state(params):
@@ -110,7 +113,8 @@ def check_layout(params, grads, mesh) -> list[str]:
       found.append(name)
       wanted = jax.NamedSharding(mesh, SPECS[name])
       assert value[...].sharding.is_equivalent_to(wanted, value.ndim), name
-      assert grads[path].sharding.is_equivalent_to(wanted, value.ndim), name
+      if "lora" not in name:
+        assert grads[path].sharding.is_equivalent_to(wanted, value.ndim), name
       parts = np.prod([mesh.shape[axis] for axis in SPECS[name] if axis])
       assert value[...].addressable_shards[0].data.size * parts == value.size
   return found
@@ -145,4 +149,4 @@ def test_experts_that_can_not_be_split_are_refused():
   )
   with jax.sharding.use_abstract_mesh(mesh):
     with pytest.raises(UserError, match="8 experts"):
-      create.tiny_qwen3_moe(96)
+      nnx.eval_shape(lambda: create.tiny_qwen3_moe(96))

@@ -109,7 +109,12 @@ class ExpertLinear(nnx.Module):
     shape = (experts, out_features, in_features)
     shape = shape if layers is None else (layers, *shape)
     value = jax.random.normal(rngs.params(), shape, param_dtype) * INIT_STDDEV
-    self.weight = parallel.param(value.astype(param_dtype), "expert", *axes)
+    self.spec = jax.P("expert", *axes)
+    self.weight = parallel.param(value.astype(param_dtype), *self.spec)
+
+  def laid_out(self) -> jax.Array:
+    """The weight, it and so its gradient split as `spec` says."""
+    return jax.lax.with_sharding_constraint(self.weight[...], self.spec)
 
 
 class Experts(nnx.Module):
@@ -141,26 +146,29 @@ class Experts(nnx.Module):
     Gives the sum of the chosen experts' outputs, each times its share,
     float32 [batch, time, hidden].
     """
-    weights = (
-        self.gate_proj.weight[...],
-        self.up_proj.weight[...],
-        self.down_proj.weight[...],
-    )
+    linears = self.gate_proj, self.up_proj, self.down_proj
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty:
+      weights = tuple(linear.weight[...] for linear in linears)
       return _of_experts(x, chosen, shares, weights, 0, self.compute_dtype)
+    weights = tuple(linear.laid_out() for linear in linears)
     tokens = _token_axes(x, mesh)
     spec = jax.P(*tokens, None)
     split = jax.P("expert", "tensor", None), jax.P("expert", None, "tensor")
-    used = {"expert", "tensor"}.union(*(axes for axes in tokens if axes))
+    # Every operand is marked as different on every axis in use, so that the
+    # gradients of what is not are added up over the axes.
+    rows = tuple(axis for axes in tokens if axes for axis in axes)
+    differ = partial(jax.lax.pcast, to="varying")
 
     def part(x, chosen, shares, weights):
       first = jax.lax.axis_index("expert") * weights[0].shape[0]
-      # Alike on every axis in use, so that gradients are added up over them.
-      operands = jax.tree.map(
-          lambda v: _varying(v, used), (x, chosen, shares, weights, first)
+      x, chosen, shares = (
+          differ(v, ("expert", "tensor")) for v in (x, chosen, shares)
       )
-      out = _of_experts(*operands, self.compute_dtype)
+      first = differ(first, ("tensor", *rows))
+      if rows:
+        weights = tuple(differ(weight, rows) for weight in weights)
+      out = _of_experts(x, chosen, shares, weights, first, self.compute_dtype)
       return jax.lax.psum(out, ("expert", "tensor"))
 
     return jax.shard_map(
@@ -203,11 +211,6 @@ def _size(mesh, names: tuple[str, ...]) -> int:
   for name in names:
     size *= mesh.shape[name]
   return size
-
-
-def _varying(value: jax.Array, axes: set[str]) -> jax.Array:
-  missing = tuple(sorted(axes - jax.typeof(value).vma))
-  return jax.lax.pcast(value, missing, to="varying") if missing else value
 
 
 def _check_mesh(experts: int, inner: int) -> None:
