@@ -24,7 +24,7 @@ from typing import Any
 from clawgym_jax.chat import layout
 from clawgym_jax.chat.layout import Message, Tools
 from clawgym_jax.chat.tokenizer import Tokenizer
-from clawgym_jax.contracts.errors import require
+from clawgym_jax.contracts.errors import RecordError, require
 
 # The stand-in's words: found in what a template writes, and in nothing else.
 _ASKED, _SAID, _THOUGHT = "qaskedq", "qsaidq", "qthoughtq"
@@ -81,6 +81,10 @@ def prompt_ids(
   return tokenizer.encode_rendered(text, mark, start=True)[0]
 
 
+class NotAppendOnly(RecordError):
+  """The template would write earlier turns differently; a new conversation may do."""
+
+
 @dataclass(frozen=True)
 class _Shape:
   """What of a conversation can change how its next messages are written."""
@@ -88,7 +92,7 @@ class _Shape:
   system: bool
   user: bool
   tools: bool
-  thoughts: frozenset[str]  # thoughts that any response had
+  thoughts: frozenset[str]  # those that any turn still shows
   thought: str | None  # that of the last response; "" an empty one, None none
 
   def after(self, thought: str | None) -> _Shape:
@@ -161,8 +165,9 @@ class Conversation:
     nothing trains.
 
     Raises:
-      RecordError: the template refuses the messages, or would write the turns
-        before them in another way once they follow.
+      NotAppendOnly: the template would write the turns before the messages in
+        another way once they follow.
+      RecordError: the template refuses the messages.
     """
     require(not self._awaiting, "messages before the response to the last ones")
     tokenizer = self._tokenizer
@@ -175,8 +180,11 @@ class Conversation:
     delta = [] if closed else [end]
     delta += tokenizer.encode_rendered(text, mark, start=False)[0]
     self.ids = self.ids + delta
-    if any(message["role"] == "user" for message in messages):
-      self._shape = dataclasses.replace(self._shape, user=True)
+    self._shape = dataclasses.replace(
+        shape,
+        user=shape.user or any(message["role"] == "user" for message in messages),
+        thoughts=shape.thoughts | _written_thoughts(messages),
+    )
     self._awaiting = True
     return delta
 
@@ -206,22 +214,23 @@ def _difference(
   answer = _answer(messages, thought)
   talk = [*before, answer, *messages]
   text, mark = layout.written(tokenizer, talk, tools, True, variables)
-  require(text.startswith(asked), _changed(asked, text))
+  if not text.startswith(asked):
+    raise NotAppendOnly(_changed(asked, text))
   ends = [tokenizer.token(i) for i in tokenizer.turn_ends]
   end = layout.first_end(text, ends, len(asked))
   require(end >= 0, "the chat template does not end the assistant's turn")
   said = text[len(asked) : end]
   roles = sorted({message["role"] for message in messages})
   after = f"once messages of {' and '.join(roles) or 'nobody'} follow it"
-  require(
-      thought is None or (thought in said and _THINK_END in said),
-      f"the chat template leaves the assistant's thinking out {after}, so the prompt"
-      " would not continue what was sampled",
-  )
-  require(
-      "tool_calls" in answer or _SAID in said,
-      f"the chat template writes the assistant's message differently {after}",
-  )
+  if thought is not None and (thought not in said or _THINK_END not in said):
+    raise NotAppendOnly(
+        f"the chat template leaves the assistant's thinking out {after}, so the prompt"
+        " would not continue what was sampled"
+    )
+  if "tool_calls" not in answer and _SAID not in said:
+    raise NotAppendOnly(
+        f"the chat template writes the assistant's message differently {after}"
+    )
   token = next(t for t in ends if said.endswith(t))
   return text[end:], mark, tokenizer.token_id(token)
 
@@ -283,12 +292,24 @@ def _shape(
       system=bool(roles) and roles[0] in ("system", "developer"),
       user="user" in roles,
       tools=bool(tools),
-      thoughts=frozenset(),
+      thoughts=_written_thoughts(messages),
       thought=None,
   )
   for thought in thoughts:
     shape = shape.after(thought)
   return shape
+
+
+def _written_thoughts(messages: list[Message]) -> frozenset[str]:
+  """The thoughts in messages after the last question: they may yet be dropped."""
+  for message in reversed(messages):
+    if message["role"] == "user":
+      break
+    content = message.get("content")
+    inside = isinstance(content, str) and _THINK_END in content
+    if message["role"] == "assistant" and (message.get("reasoning_content") or inside):
+      return frozenset({_THOUGHT})
+  return frozenset()
 
 
 def _thought(tokenizer: Tokenizer, response_ids: list[int]) -> str | None:

@@ -18,6 +18,7 @@ from clawgym_jax.contracts.errors import require
 Tools = list[dict[str, Any]] | None
 
 _ASK = [{"role": "user", "content": "question"}]
+_GO_ON = [{"role": "assistant", "content": "answer"}, {"role": "user", "content": "qnextq"}]
 
 
 def written(
@@ -66,7 +67,9 @@ def assistant_turns(
     return []
   header = _header(tokenizer, variables)
   ends = [tokenizer.token(i) for i in tokenizer.turn_ends]
-  if any(token in header for token in tokenizer.specials):
+  marks = [token for token in tokenizer.specials if token in header]
+  opener = min(marks, key=header.find, default=None)
+  if opener is not None:
     starts = [at + len(header) for at in _occurrences(text, header)]
     require(
         len(starts) == len(said),
@@ -97,7 +100,7 @@ def assistant_turns(
   limits = [start for start, _ in turns[1:]] + [len(text)]
   for index, (start, end), limit in zip(said, turns, limits):
     require(
-        start <= end <= limit,
+        start <= end <= limit and (opener is None or opener not in text[start:end]),
         f"the chat template does not end the turn of messages[{index}]",
     )
   return turns
@@ -110,6 +113,14 @@ def _header(tokenizer: Tokenizer, variables: dict[str, Any]) -> str:
   require(
       after.startswith(before),
       "the chat template's generation prompt changes what stands before it",
+  )
+  ends = [tokenizer.token(i) for i in tokenizer.turn_ends]
+  talk, _ = written(tokenizer, [*_ASK, *_GO_ON], None, False, variables)
+  end = first_end(talk, ends, talk.find("answer"))
+  require(
+      0 <= end <= talk.find("qnextq"),
+      "the chat template does not end an assistant's turn before the next message, so"
+      " what assistants say can't be told from what follows",
   )
   return after[len(before) :]
 

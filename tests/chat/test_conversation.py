@@ -305,7 +305,7 @@ def test_where_turns_can_not_be_told_apart_is_an_error():
       "stands 0 times": "{% for m in messages %}<|im_start|>{{ m.role }}: {{ m.content }}"
       "<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>bot: {% endif %}",
       # No ends of turn at all.
-      "does not end the turn": "{% for m in messages %}<|im_start|>{{ m.role }}: "
+      "does not end an assistant's turn": "{% for m in messages %}<|im_start|>{{ m.role }}: "
       "{{ m.content }}{% endfor %}"
       "{% if add_generation_prompt %}<|im_start|>assistant: {% endif %}",
       # No header, and users' turns end in the same way.
@@ -319,3 +319,48 @@ def test_where_turns_can_not_be_told_apart_is_an_error():
     )
     with pytest.raises(RecordError, match=why):
       render(tokenizer, MESSAGES[1:2] + MESSAGES[5:], None)
+
+
+def test_a_turn_that_only_the_next_one_ends_is_an_error():
+  """Else a user's words would be trained."""
+  source = (
+      "{% for m in messages %}<|im_start|>{{ m.role }}: {{ m.content }}"
+      "{% if m.role == 'user' %}<|im_end|>{% endif %}{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant: {% endif %}"
+  )
+  backend = FAMILIES["smollm2"].peer.backend_tokenizer.to_str()
+  tokenizer = Tokenizer(
+      tokenizers.Tokenizer.from_str(backend),
+      ChatTemplate(source),
+      named={"eos_token": "<|im_end|>"},
+  )
+  with pytest.raises(RecordError, match="before the next message"):
+    render(tokenizer, [MESSAGES[1], MESSAGES[5], MESSAGES[1]], None)
+  source = source.replace("m.role == 'user'", "not m.tool_calls")  # only calls stay open
+  tokenizer = Tokenizer(
+      tokenizers.Tokenizer.from_str(backend),
+      ChatTemplate(source),
+      named={"eos_token": "<|im_end|>"},
+  )
+  talk = [MESSAGES[1], {**MESSAGES[2], "content": ""}, MESSAGES[3]]
+  with pytest.raises(RecordError, match=r"does not end the turn of messages\[1\]"):
+    render(tokenizer, talk, None)
+
+
+def test_a_thought_in_the_prompt_is_missed_too():
+  """A conversation may start with a history whose thinking a question drops."""
+  tokenizer = FAMILIES["qwen3"].tokenizer
+  history = [
+      MESSAGES[1],
+      {**MESSAGES[2], "reasoning_content": "list them"},
+      MESSAGES[3],
+      MESSAGES[4],
+  ]
+  talk = Conversation.start(tokenizer, history, TOOLS)
+  talk.append_response([*tokenizer.encode("3"), tokenizer.eos_id])
+  with pytest.raises(RecordError, match="thinking out once messages of user"):
+    talk.extend([{"role": "user", "content": "sure?"}])
+  # One whose thinking was dropped already goes on.
+  talk = Conversation.start(tokenizer, [*history, MESSAGES[5], MESSAGES[1]], TOOLS)
+  talk.append_response([*tokenizer.encode("3"), tokenizer.eos_id])
+  assert talk.extend([{"role": "user", "content": "sure?"}])

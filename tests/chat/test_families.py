@@ -5,10 +5,16 @@ is not append-only the conversation is refused, and the test says which and why.
 """
 
 import json
+import random
 
 import pytest
 
-from clawgym_jax.chat.conversation import Conversation, prompt_ids, render
+from clawgym_jax.chat.conversation import (
+    Conversation,
+    NotAppendOnly,
+    prompt_ids,
+    render,
+)
 from clawgym_jax.contracts.errors import RecordError
 from tests.chat.families import FAMILIES
 
@@ -209,7 +215,7 @@ def test_incremental_ids_are_whole_ids(family, talk):
   if (family, talk) in UNKNOWN_STARTS | NEVER.keys():
     return
   if (family, talk) in NOT_APPENDED:
-    with pytest.raises(RecordError, match=NOT_APPENDED[family, talk]):
+    with pytest.raises(NotAppendOnly, match=NOT_APPENDED[family, talk]):
       laid_out_stepwise(family, messages, tools)
     return
   ids = laid_out_stepwise(family, messages, tools)
@@ -283,3 +289,54 @@ def test_ends_of_turn_come_from_the_template():
   gemma = FAMILIES["gemma3"].tokenizer
   assert gemma.eos_ids == [gemma.token_id("<end_of_turn>"), gemma.token_id("<eos>")]
   assert gemma.turn_ends == gemma.eos_ids[:1]
+
+
+def random_talk(generator):
+  """A conversation of any shape: turns, calls, thoughts, with or without tools."""
+  messages = [SYSTEM] if generator.random() < 0.5 else []
+  tools = TOOLS if generator.random() < 0.6 else None
+  for turn in range(generator.randrange(1, 4)):
+    messages.append(user(generator.choice(["go", "  é\n", "sum column", f"ask {turn}"])))
+    for _ in range(generator.randrange(3) if tools else 0):
+      count = generator.choice([1, 1, 2])
+      call = calls(*["ls -l", "pwd"][:count], content=generator.choice(["", "look"]))
+      thought = THOUGHT if generator.random() < 0.3 else {}
+      messages += [{**call, **thought}, *(reply(f"r{i}", i) for i in range(count))]
+    thought = THOUGHT if generator.random() < 0.3 else {}
+    messages.append(said(generator.choice(["done", "it is 12", "\nx"]), **thought))
+  return messages[:-1] if generator.random() < 0.5 else messages, tools
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_conversation_is_continued_exactly_or_refused(family):
+  """Random talks; where the next turn is not refused, ids are the whole ids."""
+  known, generator = FAMILIES[family], random.Random(3)
+  exact = refused = 0
+  for _ in range(60):
+    messages, tools = random_talk(generator)
+    talk, held = None, 0
+    at = [i for i, m in enumerate(messages) if m["role"] == "assistant"]
+    for index, following in zip(at, [*at[1:], len(messages)]):
+      new = messages[held:index]
+      try:
+        if talk is None:
+          talk = Conversation.start(known.tokenizer, new, tools)
+        else:
+          talk.extend(new)
+        thinks = "reasoning_content" in messages[index]
+        shown = messages[: index + 1 if thinks else following]
+        spans = render(known.tokenizer, shown, tools)
+      except RecordError:
+        refused += 1
+        break
+      whole = known.ids(messages[:index], tools, asking=True)
+      merged = any(m.get("content") == "\nx" for m in messages[:index])
+      if not merged:  # its first character joins the header's last one there
+        assert talk.ids == whole
+        exact += 1
+      talk.append_response(
+          [s.ids for s in spans if s.trained and s.message_index == index][0]
+      )
+      held = index + 1
+  assert exact > 20 and (refused > 0 or family in ("qwen2_5", "hermes", "smollm2",
+                                                   "compact", "qwen3_coder"))  # fmt: skip
