@@ -1,10 +1,13 @@
-"""Converts a model to a Hugging Face folder.
+"""Converts a model between formats, tensor by tensor.
 
-  python -m clawgym_jax.convert --from=SOURCE --to=DIR [--dtype=bfloat16]
+  python -m clawgym_jax.convert --from=SOURCE --to=DIR [--format=huggingface]
+      [--dtype=bfloat16] [--adapter=DIR] [--tokenizer=DIR]
 
-SOURCE is a .gguf file, `package:NAME` (a Python distribution that ships one),
-a Hugging Face folder, the folder of a training run's saved states, or `tiny`:
-a small random model whose vocabulary is trained on --corpus.
+SOURCE is a Hugging Face folder, a folder that --format=orbax wrote, a .gguf
+file, `package:NAME` (a Python distribution that ships one), the folder of a
+training run's saved states, or `tiny`: a small random model whose vocabulary is
+trained on --corpus. DIR appears whole or not at all. Memory is that of the
+largest tensor, not of the model.
 """
 
 from __future__ import annotations
@@ -13,20 +16,35 @@ from pathlib import Path
 from typing import Any
 
 from absl import flags
+from flax import nnx
 
 from clawgym_jax import cli
 from clawgym_jax.chat import vocabulary
-from clawgym_jax.chat.tokenizer import Tokenizer
-from clawgym_jax.checkpoints import hf, names, orbax
-from clawgym_jax.checkpoints import source as checkpoint
+from clawgym_jax.checkpoints import folder, gguf, hf, names, orbax, peft, state
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.data import chats
-from clawgym_jax.models import CausalLM, ModelConfig, create
+from clawgym_jax.models import create
 
 _FROM = flags.DEFINE_string("from", None, "What to convert.", required=True)
 _TO = flags.DEFINE_string("to", None, "Folder to write.", required=True)
+_FORMAT = flags.DEFINE_enum(
+    "format",
+    "huggingface",
+    ["huggingface", "orbax", "peft"],
+    "What to write: a model in safetensors files, a model as an Orbax checkpoint,"
+    " or the adapter that a run with LoRA trained.",
+)
 _DTYPE = flags.DEFINE_enum(
-    "dtype", "float32", ["float32", "bfloat16"], "Weights on disk."
+    "dtype",
+    None,
+    ["float32", "bfloat16", "float16"],
+    "Weights on disk; the source's by default, and float32 from GGUF.",
+)
+_SHARD_GB = flags.DEFINE_float(
+    "shard_gb", 5.0, "Most gigabytes of weights in one file.", lower_bound=1e-6
+)
+_ADAPTER = flags.DEFINE_string(
+    "adapter", None, "Folder of a LoRA adapter (peft) to merge into the model."
 )
 _TOKENIZER = flags.DEFINE_string(
     "tokenizer", None, "Model folder that gives the tokenizer of a training state."
@@ -37,44 +55,106 @@ _CORPUS = flags.DEFINE_string(
 _TINY_VOCABULARY = 1024
 
 
-def load(source: str, tokenizer: str | None) -> tuple[CausalLM, Tokenizer]:
-  """The model at `source`, of whichever format it is."""
+def read(source: str, *, tokenizer: str | None, dtype: str | None) -> hf.Checkpoint:
+  """The model at `source`, of whichever format it is.
+
+  Args:
+    source: what --from takes.
+    tokenizer: what --tokenizer takes.
+    dtype: of what GGUF's weights become.
+  """
   path = Path(source)
   if source == "tiny":
     return _tiny()
+  if source.startswith("package:") or path.suffix == ".gguf":
+    return gguf.read(source, dtype or "float32")
+  if (path / "config.json").is_file():
+    return hf.read(path)
   states = orbax.Checkpoints(path)
-  if (path / "config.json").is_file() or not states.steps():
-    also = ("a folder of saved training states", "tiny")
-    return checkpoint.load(source, flag="--from", also=also)
+  if states.steps():
+    return state.read(states, _start(tokenizer))
+  problem = "is none of" if path.exists() else "does not exist, and is none of"
+  raise UserError(
+      f"--from={source} {problem}: a .gguf file, package:NAME, a Hugging Face folder"
+      " (with config.json), a folder of saved training states, tiny"
+  )
+
+
+def _start(tokenizer: str | None) -> Path:
   if tokenizer is None:
     raise UserError(
         "a training state has no tokenizer: give --tokenizer=DIR, the model"
         " folder that the run started from"
     )
-  params, config = states.restore_params()
-  model = names.build(ModelConfig.from_hf(config), names.reader(params))
-  return model, Tokenizer.load(Path(tokenizer))
+  return Path(tokenizer)
 
 
-def _tiny() -> tuple[CausalLM, Tokenizer]:
+def _tiny() -> hf.Checkpoint:
   if _CORPUS.value is None:
     raise UserError("--from=tiny needs --corpus=FILE, chats to train a vocabulary on")
   texts = chats.texts(chats.read_chats(Path(_CORPUS.value)))
   tokenizer = vocabulary.train(texts, _TINY_VOCABULARY)
-  return create.tiny_qwen3(tokenizer.vocab_size), tokenizer
+  model = create.tiny_qwen3(tokenizer.vocab_size)
+  tensors = names.tensors(nnx.state(model, nnx.Param))
+  return hf.of(model.config, tensors, tokenizer)
+
+
+def _check_target(target: Path, sources: list[str | None]) -> None:
+  """Refuses a target before any work, where it is a source or no model."""
+  folder.refuse_other(target)
+  place = target.resolve()
+  for source in sources:
+    if source and place in (Path(source).resolve(), *Path(source).resolve().parents):
+      raise UserError(
+          f"--to={target} is what is read, or holds it: give another folder"
+      )
 
 
 def main() -> dict[str, Any]:
   target = Path(_TO.value)
-  if target.is_file():
-    raise UserError(f"--to={target} is a file: give the name of a folder")
-  model, tokenizer = load(_FROM.value, _TOKENIZER.value)
-  hf.save(target, model, tokenizer, dtype=_DTYPE.value)
+  _check_target(target, [_FROM.value, _ADAPTER.value, _TOKENIZER.value])
+  if _FORMAT.value == "peft":
+    return _write_adapter(target)
+  model = read(_FROM.value, tokenizer=_TOKENIZER.value, dtype=_DTYPE.value)
+  if _ADAPTER.value:
+    model = peft.merged(model, peft.read(_ADAPTER.value))
+  total = sum(tensor.size for tensor in model.tensors.values())
+  size = sum(tensor.nbytes for tensor in model.tensors.values())
+  with cli.progress(size, "weights", unit="B") as bar:
+    hf.write(
+        target,
+        model,
+        orbax=_FORMAT.value == "orbax",
+        dtype=_DTYPE.value,
+        shard_bytes=int(_SHARD_GB.value * 1e9),
+        done=bar.update,
+    )
   return {
       "to": str(target),
-      "family": model.config.family,
-      "layers": model.config.num_hidden_layers,
-      "dtype": _DTYPE.value,
+      "family": model.config["model_type"],
+      "layers": model.config["num_hidden_layers"],
+      "parameters": total,
+      "dtype": hf.read_json(target / "config.json").get("dtype"),
+  }
+
+
+def _write_adapter(target: Path) -> dict[str, Any]:
+  for flag in (_ADAPTER, _DTYPE):
+    if flag.value:
+      raise UserError(f"--format=peft takes no --{flag.name}")
+  states = orbax.Checkpoints(_FROM.value)
+  if not states.steps():
+    raise UserError(
+        f"--from={_FROM.value} holds no saved training states: --format=peft writes"
+        " the adapter that a run trained"
+    )
+  adapter = state.adapter(states, str(_start(_TOKENIZER.value)))
+  peft.write(target, adapter)
+  return {
+      "to": str(target),
+      "rank": adapter.config.rank,
+      "alpha": adapter.config.alpha,
+      "targets": list(adapter.config.targets),
   }
 
 

@@ -1,27 +1,45 @@
 """Messages as token ids, laid out so that a conversation only ever grows.
 
-A turn is `<|im_start|>role\\n` + body + `<|im_end|>\\n`, and each of the three
-parts is encoded by itself. So the ids of a longer conversation start with the
-ids of the shorter one, and what a model sampled is kept as it was sampled:
-`Conversation` never encodes text that it decoded. `render` gives the same ids
-for a written conversation, which is what supervised training uses.
+The chat template decides what is written; here it is turned into ids. What a
+model sampled is kept as it was sampled: a `Conversation` holds prompts and
+responses and encodes new messages only. Their ids come from the difference of
+two renderings of a short stand-in for the conversation, so a turn costs what
+its own messages cost. Where the template would then write differently what was
+already said (thinking left out, tools moved), the turn is refused with the
+reason: the ids so far would not be those of any conversation.
+
+`render` gives the ids of a written conversation, for supervised training. What
+is trained starts where the template's generation prompt ends and ends with the
+end of the turn, and is encoded as it would have been sampled; where that place
+can't be known there is an error, never a guess.
 """
 
 from __future__ import annotations
 
-import json
+import dataclasses
+import re
 from dataclasses import dataclass
 from typing import Any
 
+from clawgym_jax.chat import layout
+from clawgym_jax.chat.layout import Message, Tools
 from clawgym_jax.chat.tokenizer import Tokenizer
-from clawgym_jax.contracts.errors import require
+from clawgym_jax.contracts.errors import RecordError, require
 
-Message = dict[str, Any]
+# The stand-in's words: found in what a template writes, and in nothing else.
+_ASKED, _SAID, _THOUGHT = "qaskedq", "qsaidq", "qthoughtq"
+_THINK, _THINK_END = "<think>", "</think>"
+_THINKING = re.compile(rf"{_THINK}(.*?){_THINK_END}", re.DOTALL)
+_NO_ID = "000000000"  # nine characters, which Mistral's templates insist on
 
 
 @dataclass(frozen=True)
 class Span:
-  """Consecutive ids of one message; `trained` if a model is to say them."""
+  """Consecutive ids; `trained` if a model is to say them.
+
+  `message_index` is of the assistant's message that they are or lead up to, for
+  what follows the last one the number of messages.
+  """
 
   ids: list[int]
   trained: bool
@@ -29,102 +47,278 @@ class Span:
 
 
 def render(
-    tokenizer: Tokenizer, messages: list[Message], tools: list[dict[str, Any]] | None
+    tokenizer: Tokenizer, messages: list[Message], tools: Tools, **variables: Any
 ) -> list[Span]:
-  """The whole conversation. Assistant bodies and their end of turn are trained."""
-  spans = []
-  for index, message in enumerate(messages):
-    trained = message["role"] == "assistant"
-    body = tokenizer.encode(_body(message, tools if index == 0 else None))
-    spans += [
-        Span(_header(tokenizer, message["role"]), False, index),
-        Span(body + [tokenizer.eos_id], trained, index),
-        Span(tokenizer.encode("\n"), False, index),
-    ]
-  return spans
+  """The whole conversation. What assistants say and its end of turn are trained.
+
+  `variables` are for the template (`enable_thinking`).
+
+  Raises:
+    RecordError: the template refuses the messages, or where an assistant's turn
+      starts or ends can't be told from what it writes.
+  """
+  text, mark = layout.written(tokenizer, messages, tools, False, variables)
+  said = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
+  turns = layout.assistant_turns(tokenizer, text, mark, messages, said, variables)
+  spans, at = [], 0
+  for index, (start, end) in zip(said, turns):
+    head, tail = tokenizer.encode_rendered(text[at:start], mark, start=at == 0)
+    spans.append(Span(head, False, index))
+    header = text[at + tail : start]
+    body = layout.continued(tokenizer, header, text[start:end], mark)
+    spans.append(Span(body, True, index))
+    at = end
+  rest, _ = tokenizer.encode_rendered(text[at:], mark, start=at == 0)
+  spans.append(Span(rest, False, len(messages)))
+  return [span for span in spans if span.ids]
 
 
 def prompt_ids(
-    tokenizer: Tokenizer, messages: list[Message], tools: list[dict[str, Any]] | None
+    tokenizer: Tokenizer, messages: list[Message], tools: Tools, **variables: Any
 ) -> list[int]:
-  """Ids that ask for the next assistant turn."""
-  ids = [i for span in render(tokenizer, messages, tools) for i in span.ids]
-  return ids + _header(tokenizer, "assistant")
+  """Ids that ask for the next assistant turn. `RecordError` if the template refuses."""
+  text, mark = layout.written(tokenizer, messages, tools, True, variables)
+  return tokenizer.encode_rendered(text, mark, start=True)[0]
+
+
+class NotAppendOnly(RecordError):
+  """The template would write earlier turns differently; a new conversation may do."""
+
+
+@dataclass(frozen=True)
+class _Shape:
+  """What of a conversation can change how its next messages are written."""
+
+  system: bool
+  user: bool
+  tools: bool
+  thoughts: frozenset[str]  # those that any turn still shows
+  thought: str | None  # that of the last response; "" an empty one, None none
+
+  def after(self, thought: str | None) -> _Shape:
+    """The shape once a response with this thought was added."""
+    had = self.thoughts | ({thought} if thought else set())
+    return dataclasses.replace(self, thought=thought, thoughts=had)
 
 
 class Conversation:
   """A conversation with a model, as the exact ids that it saw and sampled.
 
   `ids` alternates prompts and responses; after `start` or `extend` it asks
-  for a response, after `append_response` it waits for messages.
+  for a response, after `append_response` or `resume` it waits for messages.
   """
 
-  def __init__(self, tokenizer: Tokenizer, ids: list[int], *, awaiting: bool):
+  def __init__(
+      self,
+      tokenizer: Tokenizer,
+      ids: list[int],
+      shape: _Shape,
+      variables: dict[str, Any],
+      *,
+      awaiting: bool,
+  ):
     self._tokenizer = tokenizer
     self.ids = ids
+    self._shape = shape
+    self._variables = variables
     self._awaiting = awaiting
 
   @classmethod
   def start(
+      cls, tokenizer: Tokenizer, messages: list[Message], tools: Tools, **variables: Any
+  ) -> Conversation:
+    """Asks for a response to `messages`; `variables` are for the template."""
+    ids = prompt_ids(tokenizer, messages, tools, **variables)
+    shape = _shape(messages, tools, [])
+    return cls(tokenizer, ids, shape, variables, awaiting=True)
+
+  @classmethod
+  def resume(
       cls,
       tokenizer: Tokenizer,
+      turns: list[tuple[list[int], list[int]]],
       messages: list[Message],
-      tools: list[dict[str, Any]] | None,
+      tools: Tools,
+      **variables: Any,
   ) -> Conversation:
-    return cls(tokenizer, prompt_ids(tokenizer, messages, tools), awaiting=True)
+    """A conversation from its prompts and responses, in order.
+
+    `messages` is what they say, the last response included.
+    """
+    ids = [i for prompt, response in turns for i in (*prompt, *response)]
+    thoughts = [_thought(tokenizer, response) for _, response in turns]
+    shape = _shape(messages, tools, thoughts)
+    return cls(tokenizer, ids, shape, variables, awaiting=False)
 
   def append_response(self, response_ids: list[int]) -> None:
     """Adds what the model sampled, as sampled."""
     require(self._awaiting, "a response without a prompt before it")
     self.ids = self.ids + list(response_ids)
+    self._shape = self._shape.after(_thought(self._tokenizer, response_ids))
     self._awaiting = False
 
   def extend(self, messages: list[Message]) -> list[int]:
     """Adds messages after a response; returns their ids, generation prompt included.
 
-    A response that was cut before its end of turn is closed first, by ids of
-    the prompt, which nothing trains.
+    What the template writes between the turns is part of them. A response that
+    was cut before its end of turn is closed first, by ids of the prompt, which
+    nothing trains.
+
+    Raises:
+      NotAppendOnly: the template would write the turns before the messages in
+        another way once they follow.
+      RecordError: the template refuses the messages.
     """
     require(not self._awaiting, "messages before the response to the last ones")
-    closing = [] if self.ids[-1] == self._tokenizer.eos_id else [self._tokenizer.eos_id]
-    delta = closing + self._tokenizer.encode("\n")
-    delta += prompt_ids(self._tokenizer, messages, None)
+    tokenizer = self._tokenizer
+    shape, variables = self._shape, self._variables
+    # A template may drop the thinking of any turn, not of the last one alone.
+    for thought in sorted(shape.thoughts - {shape.thought}):
+      _difference(tokenizer, shape, thought, messages, variables)
+    text, mark, end = _difference(tokenizer, shape, shape.thought, messages, variables)
+    closed = bool(self.ids) and self.ids[-1] in tokenizer.turn_ends
+    delta = [] if closed else [end]
+    delta += tokenizer.encode_rendered(text, mark, start=False)[0]
     self.ids = self.ids + delta
+    self._shape = dataclasses.replace(
+        shape,
+        user=shape.user or any(message["role"] == "user" for message in messages),
+        thoughts=shape.thoughts | _written_thoughts(messages),
+    )
     self._awaiting = True
     return delta
 
 
-def _header(tokenizer: Tokenizer, role: str) -> list[int]:
-  return [tokenizer.turn_start_id, *tokenizer.encode(f"{role}\n")]
+def _difference(
+    tokenizer: Tokenizer,
+    shape: _Shape,
+    thought: str | None,
+    messages: list[Message],
+    variables: dict[str, Any],
+) -> tuple[str, str, int]:
+  """What the template writes for new messages after an assistant's turn.
+
+  Returns that text, its mark, and the id that ends the turn before it. A short
+  conversation stands in for the real one: it has a system message, a user
+  message, tools, thinking and calls where the real one has them.
+  """
+  before: list[Message] = []
+  if shape.system:
+    before.append({"role": "system", "content": "qsystemq"})
+  if shape.user:
+    before.append({"role": "user", "content": _ASKED})
+  tools = [_TOOL] if shape.tools else None
+  asked = layout.written(tokenizer, before, tools, True, variables)[0] if before else ""
+  if thought is None and asked.rstrip().endswith(_THINK):
+    thought = _THOUGHT  # opened by the prompt and cut before it ended
+  answer = _answer(messages, thought)
+  talk = [*before, answer, *messages]
+  text, mark = layout.written(tokenizer, talk, tools, True, variables)
+  if not text.startswith(asked):
+    raise NotAppendOnly(_changed(asked, text))
+  ends = [tokenizer.token(i) for i in tokenizer.turn_ends]
+  end = layout.first_end(text, ends, len(asked))
+  require(end >= 0, "the chat template does not end the assistant's turn")
+  said = text[len(asked) : end]
+  roles = sorted({message["role"] for message in messages})
+  after = f"once messages of {' and '.join(roles) or 'nobody'} follow it"
+  if thought is not None and (thought not in said or _THINK_END not in said):
+    raise NotAppendOnly(
+        f"the chat template leaves the assistant's thinking out {after}, so the prompt"
+        " would not continue what was sampled"
+    )
+  if "tool_calls" not in answer and _SAID not in said:
+    raise NotAppendOnly(
+        f"the chat template writes the assistant's message differently {after}"
+    )
+  token = next(t for t in ends if said.endswith(t))
+  return text[end:], mark, tokenizer.token_id(token)
 
 
-def _body(message: Message, tools: list[dict[str, Any]] | None) -> str:
-  text = _text(message.get("content"))
-  if tools and message["role"] == "system":
-    text += "\nTools:" + "".join("\n" + _signature(tool["function"]) for tool in tools)
-  calls = [_call(call["function"]) for call in message.get("tool_calls") or []]
-  return "\n".join([text, *calls] if text else calls)
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "qtoolq",
+        "description": "qtoolq",
+        "parameters": {"type": "object", "properties": {}, "required": []},
+    },
+}
 
 
-def _text(content: Any) -> str:
-  """OpenAI content is a string, a list of parts, or null."""
-  if content is None or isinstance(content, str):
-    return content or ""
-  require(
-      all(part.get("type") == "text" for part in content),
-      "only text content can be laid out as tokens",
+def _answer(messages: list[Message], thought: str | None) -> Message:
+  """An assistant's message that the new ones can follow."""
+  replies = []
+  for message in messages:
+    if message["role"] != "tool":
+      break
+    replies.append(message)
+  thinking = "" if thought is None else f"{_THINK}\n{thought}\n{_THINK_END}\n\n"
+  if not replies:
+    return {"role": "assistant", "content": thinking + _SAID}
+  calls = [
+      {
+          "id": reply.get("tool_call_id") or _NO_ID,
+          "type": "function",
+          "function": {"name": reply.get("name") or "qtoolq", "arguments": {}},
+      }
+      for reply in replies
+  ]
+  return {"role": "assistant", "content": thinking, "tool_calls": calls}
+
+
+def _changed(asked: str, text: str) -> str:
+  """Which message of the stand-in is written differently, and how."""
+  at = next((i for i, (a, b) in enumerate(zip(asked, text)) if a != b), len(text))
+  user = asked.find(_ASKED)
+  if "qsystemq" in asked and at < asked.find("qsystemq") < max(user, 0):
+    which = "the system message"
+  elif user >= 0 and at <= user + len(_ASKED):
+    which = "the user's message"
+  else:
+    which = "the assistant's turn"
+  start = max(at - 20, 0)
+  return (
+      f"the chat template writes {which} differently once other messages follow it:"
+      f" {asked[start : at + 40]!r} becomes {text[start : at + 40]!r}, so the prompt"
+      " would not continue what was sampled"
   )
-  return "".join(part["text"] for part in content)
 
 
-def _signature(function: dict[str, Any]) -> str:
-  names = ", ".join(function.get("parameters", {}).get("properties", {}))
-  description = function.get("description")
-  return f"{function['name']}({names})" + (f" {description}" if description else "")
+def _shape(
+    messages: list[Message], tools: Tools, thoughts: list[str | None]
+) -> _Shape:
+  roles = [message["role"] for message in messages]
+  shape = _Shape(
+      system=bool(roles) and roles[0] in ("system", "developer"),
+      user="user" in roles,
+      tools=bool(tools),
+      thoughts=_written_thoughts(messages),
+      thought=None,
+  )
+  for thought in thoughts:
+    shape = shape.after(thought)
+  return shape
 
 
-def _call(function: dict[str, Any]) -> str:
-  arguments = function["arguments"]
-  if not isinstance(arguments, str):
-    arguments = json.dumps(arguments, ensure_ascii=False)
-  return f'<tool_call>{{"name": "{function["name"]}", "arguments": {arguments}}}</tool_call>'
+def _written_thoughts(messages: list[Message]) -> frozenset[str]:
+  """The thoughts in messages after the last question: they may yet be dropped."""
+  for message in reversed(messages):
+    if message["role"] == "user":
+      break
+    content = message.get("content")
+    inside = isinstance(content, str) and _THINK_END in content
+    if message["role"] == "assistant" and (message.get("reasoning_content") or inside):
+      return frozenset({_THOUGHT})
+  return frozenset()
+
+
+def _thought(tokenizer: Tokenizer, response_ids: list[int]) -> str | None:
+  """If a thought was sampled, an empty one, or none.
+
+  Only this is read from the text of a response.
+  """
+  text = tokenizer.decode(response_ids)
+  if _THINK_END not in text:
+    return _THOUGHT if _THINK in text else None
+  thoughts = _THINKING.findall(_THINK + text if _THINK not in text else text)
+  return "" if not "".join(thoughts).strip() else _THOUGHT

@@ -1,44 +1,112 @@
-"""A vocabulary with a chat format, loaded from and saved to Hugging Face files.
+"""A vocabulary with its chat template, loaded from and saved to Hugging Face files.
 
 Text from outside is encoded as text: `encode` never turns "<|im_end|>" inside
-a message into the control token, so no message can close its own turn.
+a message into the control token, so no message can close its own turn. Control
+tokens are the special tokens and those other added tokens that the template
+writes; only `encode_rendered` gives their ids, for those that a template wrote.
+
+Files of others are kept as they are, byte for byte, and written as such.
 """
 
 from __future__ import annotations
 
+import functools
 import json
-from importlib import resources
+import secrets
 from pathlib import Path
 from typing import Any
 
 import tokenizers
 
-from clawgym_jax.contracts.errors import UserError
+from clawgym_jax.chat import sentencepiece_model
+from clawgym_jax.chat.control import Breaker
+from clawgym_jax.chat.template import ChatTemplate
+from clawgym_jax.contracts.errors import RecordError, UserError, require
 from clawgym_jax.contracts.files import write_atomic
 
 TURN_START = "<|im_start|>"
 TURN_END = "<|im_end|>"
-CHAT_FORMATS = ("compact",)
+
+_BACKEND, _MODEL = "tokenizer.json", "tokenizer.model"
+_CONFIG, _TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
+_GENERATION = "generation_config.json"
+_FILES = (_BACKEND, _CONFIG, "special_tokens_map.json", _TEMPLATE, _GENERATION)
+_SAYABLE = {"<think>", "</think>"}  # an assistant's own, wherever a message has them
+_NAMED = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 
 class Tokenizer:
-  """`backend` must know the control tokens `<|im_start|>` and `<|im_end|>`."""
+  """Ids of text and of conversations.
 
-  def __init__(self, backend: tokenizers.Tokenizer, chat_format: str = "compact"):
-    if chat_format not in CHAT_FORMATS:
-      raise UserError(
-          f"chat format {chat_format!r} is not known; known: {CHAT_FORMATS}"
-      )
-    self.chat_format = chat_format
+  `backend` knows the vocabulary; `template` lays conversations out (None: this
+  tokenizer can't). `named` gives the texts of `bos_token`, `eos_token` and so
+  on, by these names; where the vocabulary has `<|im_start|>` and `<|im_end|>`,
+  they are the default. `eos_ids` are more ids that end a response; `files` are the
+  contents that the tokenizer was read from, by name.
+
+  Attributes:
+    eos_id: what the template ends an assistant's turn with.
+    eos_ids: every id that ends a response, `eos_id` first.
+    turn_ends: those of `eos_ids` that the template writes.
+    pad_id, bos_id: `bos_id` is None where there is none.
+  """
+
+  def __init__(
+      self,
+      backend: tokenizers.Tokenizer,
+      template: ChatTemplate | None = None,
+      *,
+      named: dict[str, str] | None = None,
+      eos_ids: list[int] | None = None,
+      files: dict[str, str] | None = None,
+  ):
+    backend.no_truncation()
+    backend.no_padding()
+    backend.encode_special_tokens = False
+    self._template = template
+    self.named = dict(named or {})
+    if named is None and None not in map(backend.token_to_id, (TURN_START, TURN_END)):
+      self.named = {
+          "bos_token": TURN_START, "eos_token": TURN_END, "pad_token": TURN_END
+      }  # fmt: skip
+    # Made before this object adds anything to the backend.
+    self._files = self._own_files(backend) if files is None else files
+    self.vocab_size = max(backend.get_vocab(with_added_tokens=True).values()) + 1
     self._backend = backend
-    self._backend.encode_special_tokens = True
-    self.turn_start_id = self.token_id(TURN_START)
-    self.eos_id = self.token_id(TURN_END)
-    self.pad_id = self.eos_id
+    self._added = list(backend.get_added_tokens_decoder().values())
+    for token in self.named.values():
+      self.token_id(token)
+    self.controls = self._find_controls()
+    self._control_ids = {self.token_id(token) for token in self.controls}
+    self.breaks_said = Breaker(self.specials - _SAYABLE)
+    self.breaks_given = Breaker(self.controls)
+    # Stands before text that is not at the start, which some vocabularies tell
+    # apart; nobody can guess it, so no text holds it.
+    self._before = f"\U000ffffd{secrets.token_hex(16)}\U000ffffd"
+    backend.post_processor = None
+    backend.add_special_tokens([_special(self._before)])
+    named_eos = [self.token_id(t) for t in (self.named.get("eos_token"),) if t]
+    self.eos_id = self._turn_end(named_eos)
+    given = [self.eos_id, *named_eos, *(eos_ids or [])]
+    self.eos_ids = list(dict.fromkeys(given))
+    self.turn_ends = [
+        i
+        for i in self.eos_ids
+        if i == self.eos_id
+        or (template is not None and self.token(i) in template.literals)
+    ]
+    pad, bos = self.named.get("pad_token"), self.named.get("bos_token")
+    self.pad_id = self.eos_id if pad is None else self.token_id(pad)
+    self.bos_id = None if bos is None else self.token_id(bos)
 
   @property
-  def vocab_size(self) -> int:
-    return self._backend.get_vocab_size(with_added_tokens=True)
+  def template(self) -> ChatTemplate:
+    """`UserError` if the model came without one."""
+    if self._template is None:
+      raise UserError(
+          "the model has no chat template: add a chat_template.jinja to its folder"
+      )
+    return self._template
 
   def token_id(self, token: str) -> int:
     """The id of exactly this token; `UserError` if it is not in the vocabulary."""
@@ -47,72 +115,283 @@ class Tokenizer:
       raise UserError(f"the tokenizer has no token {token!r}")
     return token_id
 
+  def token(self, token_id: int) -> str:
+    """The token of an id; `UserError` if there is none."""
+    token = self._backend.id_to_token(token_id)
+    if token is None or token_id >= self.vocab_size:
+      raise UserError(f"the tokenizer has no token with the id {token_id}")
+    return token
+
   def encode(self, text: str) -> list[int]:
     """Ids of plain text; control tokens written in it stay text."""
-    return self._backend.encode(text, add_special_tokens=False).ids
+    return self._plain_ids(text)
 
   def decode(self, ids: list[int]) -> str:
-    """The text of `ids`, control tokens included."""
-    return self._backend.decode(ids, skip_special_tokens=False)
+    """The text of `ids`, control tokens included; ids beyond the vocabulary have none."""
+    known = [token_id for token_id in ids if token_id < self.vocab_size]
+    return self._backend.decode(known, skip_special_tokens=False)
+
+  def encode_rendered(
+      self, text: str, mark: str, *, start: bool
+  ) -> tuple[list[int], int]:
+    """Ids of text that a template wrote, and where the last control token ends.
+
+    Control tokens become their ids, except where `mark` breaks them; the mark
+    itself is dropped. `start`: nothing comes before this text. The place is in
+    characters, 0 without a control token.
+    """
+    before = "" if start else self._before
+    coded = self._backend.encode(before + text, add_special_tokens=False)
+    if mark not in text:
+      for token_id, (_, end) in zip(reversed(coded.ids), reversed(coded.offsets)):
+        if token_id in self._control_ids:
+          return coded.ids[0 if start else 1 :], end - len(before)
+      return coded.ids[0 if start else 1 :], 0
+    ids: list[int] = []
+    run_from = at = 0 if start else 1
+    run_start = 0
+    places = [*zip(coded.ids, coded.offsets), (None, (len(before) + len(text),) * 2)]
+    for index, (token_id, (begin, end)) in enumerate(places[at:], at):
+      if token_id is not None and token_id not in self._control_ids:
+        continue
+      run = text[run_start : begin - len(before)]
+      if mark in run:
+        ahead = "" if start and run_start == 0 else self._before
+        found = self._plain_ids(ahead + run.replace(mark, ""))
+        ids += found[1:] if ahead else found
+      else:
+        ids += coded.ids[run_from:index]
+      if token_id is not None:
+        ids.append(token_id)
+        run_from, run_start = index + 1, end - len(before)
+    return ids, run_start
 
   def to_files(self) -> dict[str, str]:
-    """Hugging Face file names to contents."""
-    template = (
-        resources.files("clawgym_jax.chat")
-        .joinpath(f"{self.chat_format}.jinja")
-        .read_text()
-    )
-    special = {"bos_token": TURN_START, "eos_token": TURN_END, "pad_token": TURN_END}
-    config = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "clean_up_tokenization_spaces": False,
-        "chat_format": self.chat_format,
-        "chat_template": template,
-        **special,
-    }
-    # The switch of the running backend is not part of the vocabulary's file.
-    self._backend.encode_special_tokens = False
-    try:
-      backend = self._backend.to_str()
-    finally:
-      self._backend.encode_special_tokens = True
-    return {
-        "tokenizer.json": backend,
-        "tokenizer_config.json": _dumps(config),
-        "special_tokens_map.json": _dumps(special),
-        "chat_template.jinja": template,
-    }
+    """Hugging Face file names to contents; bytes of `tokenizer.model` as latin-1."""
+    return dict(self._files)
+
+  def _own_files(self, backend: tokenizers.Tokenizer) -> dict[str, str]:
+    config = _config(self.named)
+    files = {_BACKEND: backend.to_str(), "special_tokens_map.json": _dumps(self.named)}
+    if self._template is not None and self._template.tool_use is None:
+      config["chat_template"] = files[_TEMPLATE] = self._template.source
+    elif self._template is not None:
+      sources = {"default": self._template.source, "tool_use": self._template.tool_use}
+      config["chat_template"] = [
+          {"name": name, "template": source} for name, source in sources.items()
+      ]
+    return {**files, _CONFIG: _dumps(config)}
 
   @classmethod
   def from_files(cls, files: dict[str, str]) -> Tokenizer:
-    """Reads what `to_files` made, or the same files of a known chat format."""
-    config = json.loads(files.get("tokenizer_config.json", "{}"))
-    if "chat_format" not in config:
-      raise UserError(
-          "tokenizer_config.json names no chat_format, so its conversations"
-          " can't be laid out; convert the model with clawgym_jax.convert"
+    """A tokenizer from the contents of a model folder's files, as `to_files` gives.
+
+    Raises:
+      UserError: a file is damaged, or there is neither a tokenizer.json nor a
+        sentencepiece tokenizer.model.
+    """
+    config = _object(files, _CONFIG)
+    named = _named(config) or _named(_object(files, "special_tokens_map.json"))
+    if _BACKEND in files:
+      try:
+        backend = tokenizers.Tokenizer.from_str(files[_BACKEND])
+      except Exception as error:  # the library raises no other kind
+        raise UserError(f"{_BACKEND} is damaged ({error}): copy it again") from None
+    elif _MODEL in files:
+      backend = sentencepiece_model.backend(
+          files[_MODEL].encode("latin-1"), legacy=bool(config.get("legacy", True))
       )
+    else:
+      raise UserError(f"there is no {_BACKEND} and no {_MODEL}: copy the folder again")
+    if _MODEL in files:
+      own = sentencepiece_model.special_tokens(files[_MODEL].encode("latin-1"))
+      named = {**own, **named}
+    _add_tokens(backend, config)
+    known = {
+        name: text
+        for name, text in named.items()
+        if backend.token_to_id(text) is not None
+    }
+    eos = _object(files, _GENERATION).get("eos_token_id")
+    eos_ids = eos if isinstance(eos, list) else [] if eos is None else [eos]
+    kept = dict(files)
+    kept.setdefault(_BACKEND, backend.to_str())
+    kept.setdefault(_CONFIG, _dumps(_config(known)))
     return cls(
-        tokenizers.Tokenizer.from_str(files["tokenizer.json"]),
-        config["chat_format"],
+        backend, _template(files, config), named=known, eos_ids=eos_ids, files=kept
     )
 
   def save(self, directory: Path) -> None:
+    """Writes the files of `to_files` into a folder."""
     for name, text in self.to_files().items():
-      write_atomic(directory / name, text)
+      write_atomic(directory / name, text.encode("latin-1") if name == _MODEL else text)
 
   @classmethod
   def load(cls, directory: Path) -> Tokenizer:
-    try:
-      return cls.from_files({
-          name: (directory / name).read_text()
-          for name in ("tokenizer.json", "tokenizer_config.json")
-      })
-    except FileNotFoundError as error:
+    """The tokenizer of a model folder; `UserError` names what is missing."""
+    directory = Path(directory)
+    files = {}
+    for name in _FILES:
+      if (directory / name).is_file():
+        files[name] = (directory / name).read_bytes().decode()
+    if (directory / _MODEL).is_file():
+      files[_MODEL] = (directory / _MODEL).read_bytes().decode("latin-1")
+    if not files.keys() & {_BACKEND, _MODEL}:
       raise UserError(
-          f"{error.filename} is missing: {directory} is not a model folder"
-          " written by clawgym_jax.convert"
-      ) from None
+          f"{directory / _BACKEND} is missing: {directory} is no model folder with a"
+          " tokenizer; convert the model with clawgym_jax.convert"
+      )
+    try:
+      return cls.from_files(files)
+    except UserError as error:
+      raise UserError(f"{directory}: {error}") from None
+
+  @functools.cached_property
+  def specials(self) -> frozenset[str]:
+    """The texts of all special tokens."""
+    special = [token.content for token in self._added if token.special]
+    return frozenset([*special, *self.named.values()])
+
+  def _find_controls(self) -> frozenset[str]:
+    literals = "" if self._template is None else self._template.literals
+    written = [
+        token.content
+        for token in self._added
+        if token.content in literals and any(map(str.isalnum, token.content))
+    ]
+    return self.specials | frozenset(written)
+
+  @functools.cached_property
+  def _plain(self) -> tuple[tokenizers.Tokenizer, set[int]]:
+    """The vocabulary without its control tokens, which no text turns into then.
+
+    Beside it the ids that stand for characters that it lacks.
+    """
+    value = json.loads(self._backend.to_str())
+    model = value["model"]
+    # A control token that is a piece of the model would match text as any other.
+    kept = set()
+    if model["type"] == "Unigram":
+      model["vocab"] = [
+          [_unmatched(i) if piece in self.controls else piece, score]
+          for i, (piece, score) in enumerate(model["vocab"])
+      ]
+    else:
+      merged = {part for m in model.get("merges", []) for part in (*m, "".join(m))}
+      kept = {*merged, model.get("unk_token")} & model["vocab"].keys()
+      model["vocab"] = {
+          _unmatched(i) if piece in self.controls - kept else piece: i
+          for piece, i in model["vocab"].items()
+      }
+    # They keep their places under other names: ids follow from the order.
+    added = [t for t in value["added_tokens"] if t["content"] not in self.controls & kept]
+    for token in added:
+      if token["content"] in self.controls:
+        token["content"] = _unmatched(token["id"])
+    value["added_tokens"] = added
+    plain = tokenizers.Tokenizer.from_str(json.dumps(value))
+    unknown = model.get("unk_token")
+    ids = {model.get("unk_id"), unknown and self.token_id(unknown)}
+    return plain, ids - {None}
+
+  def _plain_ids(self, text: str) -> list[int]:
+    backend, unknown = self._plain
+    ids = backend.encode(text, add_special_tokens=False).ids
+    unsafe = self._control_ids.intersection(ids) - unknown
+    require(
+        not unsafe,
+        f"the vocabulary makes the control tokens {sorted(unsafe)} out of plain text",
+    )
+    return ids
+
+  def _turn_end(self, named: list[int]) -> int:
+    """The control token that the template writes after what an assistant says."""
+    if self._template is not None:
+      talk = [
+          {"role": "user", "content": "question"},
+          {"role": "assistant", "content": "qanswerq"},
+      ]
+      try:
+        text = self._template.render(talk, **self.named)
+      except RecordError:  # a template for other talks; then the config counts
+        text = ""
+      ids, _ = self.encode_rendered(text[text.rfind("qanswerq") :], "\0", start=False)
+      for token_id in ids:
+        if token_id in self._control_ids:
+          return token_id
+    if not named:
+      raise UserError(
+          "neither the chat template nor tokenizer_config.json says which token ends"
+          " an answer (eos_token)"
+      )
+    return named[0]
+
+
+def _unmatched(token_id: int) -> str:
+  """A piece that stands for a control token and that no text holds."""
+  return f"\U000ffffd{token_id}\U000ffffd"
+
+
+def _config(named: dict[str, str]) -> dict[str, Any]:
+  return {
+      "tokenizer_class": "PreTrainedTokenizerFast",
+      "clean_up_tokenization_spaces": False,
+      **named,
+  }
+
+
+def _special(text: str) -> tokenizers.AddedToken:
+  return tokenizers.AddedToken(text, special=True, normalized=False)
+
+
+def _named(config: dict[str, Any]) -> dict[str, str]:
+  found = {}
+  for name in _NAMED:
+    value = config.get(name)
+    value = value.get("content") if isinstance(value, dict) else value
+    if value:
+      found[name] = value
+  return found
+
+
+def _add_tokens(backend: tokenizers.Tokenizer, config: dict[str, Any]) -> None:
+  """Adds what only tokenizer_config.json names, under the ids that it gives."""
+  listed = config.get("added_tokens_decoder") or {}
+  for token_id, token in sorted(listed.items(), key=lambda item: int(item[0])):
+    if backend.token_to_id(token["content"]) is None:
+      backend.add_tokens([tokenizers.AddedToken(**_flags(token))])
+    if backend.token_to_id(token["content"]) != int(token_id):
+      raise UserError(
+          f"{_CONFIG} gives {token['content']!r} the id {token_id}, the vocabulary"
+          f" {backend.token_to_id(token['content'])}: they are of different models"
+      )
+
+
+def _flags(token: dict[str, Any]) -> dict[str, Any]:
+  names = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
+  return {name: token[name] for name in names if name in token}
+
+
+def _template(files: dict[str, str], config: dict[str, Any]) -> ChatTemplate | None:
+  if _TEMPLATE in files:
+    return ChatTemplate(files[_TEMPLATE])
+  given = config.get("chat_template")
+  if isinstance(given, list):
+    sources = {entry["name"]: entry["template"] for entry in given}
+    if "default" not in sources:
+      raise UserError(f"{_CONFIG} has chat templates, but none named default")
+    return ChatTemplate(sources["default"], sources.get("tool_use"))
+  return None if given is None else ChatTemplate(given)
+
+
+def _object(files: dict[str, str], name: str) -> dict[str, Any]:
+  try:
+    value = json.loads(files.get(name, "{}"))
+  except ValueError as error:
+    raise UserError(f"{name} is damaged ({error}): copy it again") from None
+  if not isinstance(value, dict):
+    raise UserError(f"{name} is damaged (no object): copy it again")
+  return value
 
 
 def _dumps(value: Any) -> str:

@@ -14,11 +14,10 @@ from collections.abc import Iterable
 
 import sentencepiece
 import tokenizers
-from tokenizers import decoders, models, normalizers
 
+from clawgym_jax.chat import sentencepiece_model
+from clawgym_jax.chat.template import compact
 from clawgym_jax.chat.tokenizer import TURN_END, TURN_START, Tokenizer
-
-_SPACE = "\u2581"
 
 
 def train(texts: Iterable[str], vocab_size: int) -> Tokenizer:
@@ -44,23 +43,12 @@ def train(texts: Iterable[str], vocab_size: int) -> Tokenizer:
 
 
 def from_sentencepiece(model: bytes) -> Tokenizer:
-  """The `Tokenizer` of a serialised unigram model made by `train`."""
-  processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-  pieces = [
-      (processor.id_to_piece(i), processor.get_score(i))
-      for i in range(processor.get_piece_size())
-  ]
-  backend = tokenizers.Tokenizer(
-      models.Unigram(pieces, unk_id=processor.unk_id(), byte_fallback=True)
-  )
-  backend.normalizer = normalizers.Replace(" ", _SPACE)
-  backend.decoder = decoders.Sequence(
-      [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
-  )
+  """The `Tokenizer` of a serialised model made by `train`, with the compact format."""
+  backend = sentencepiece_model.backend(model)
   backend.add_special_tokens(
       [
           tokenizers.AddedToken(token, special=True, normalized=False)
           for token in (TURN_START, TURN_END)
       ]
   )
-  return Tokenizer(backend)
+  return Tokenizer(backend, compact())

@@ -1,28 +1,33 @@
 """Models from GGUF files, dequantised: weights, config and tokenizer.
 
-Reads llama.cpp's `llama` and `qwen3` architectures with a byte-level BPE
-vocabulary. llama.cpp stores the query and key rows of `llama` in interleaved
-RoPE order; they are put back into Hugging Face's. `package:NAME` names a Python
-distribution that ships one .gguf file: it is found without importing it.
+Reads llama.cpp's `llama`, `qwen2`, `qwen3`, `qwen3moe` and `gemma3`. Values are
+put back as Hugging Face has them: llama.cpp stores the query and key rows of
+`llama` in interleaved RoPE order, adds one to Gemma's norms and stacks experts.
+Tensors are dequantised a block of rows at a time, when they are read.
+`package:NAME` names a Python distribution that ships one .gguf file: it is
+found without importing it.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
+import math
 from pathlib import Path
 from typing import Any
 
 import gguf
 import jax.numpy as jnp
 import numpy as np
-import tokenizers
-from tokenizers import decoders, models, pre_tokenizers
 
 from clawgym_jax.chat.tokenizer import Tokenizer
-from clawgym_jax.checkpoints import names
+from clawgym_jax.checkpoints import gguf_config, gguf_vocabulary, hf, names
+from clawgym_jax.checkpoints.tensors import BLOCK, Tensor
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.models import CausalLM, ModelConfig
 
+_KINDS = (
+    "F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K"
+).split()
 _LAYER_NAMES = {
     "input_layernorm": "attn_norm",
     "self_attn.q_proj": "attn_q",
@@ -32,20 +37,24 @@ _LAYER_NAMES = {
     "self_attn.q_norm": "attn_q_norm",
     "self_attn.k_norm": "attn_k_norm",
     "post_attention_layernorm": "ffn_norm",
+    "mlp.gate": "ffn_gate_inp",
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
+    "mlp.experts.gate_proj": "ffn_gate_exps",
+    "mlp.experts.up_proj": "ffn_up_exps",
+    "mlp.experts.down_proj": "ffn_down_exps",
+}
+_GEMMA_NAMES = {
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
 }
 _OTHER_NAMES = {
     "model.embed_tokens.weight": "token_embd.weight",
     "model.norm.weight": "output_norm.weight",
     "lm_head.weight": "output.weight",
 }
-_QWEN_SPLIT = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-_CONTROL, _USER_DEFINED = 3, 4
 
 
 def find(source: str | Path) -> Path:
@@ -86,6 +95,22 @@ def load(
   Raises:
     UserError: the file is damaged, or of an architecture not read here.
   """
+  path, fields, config, tensors = _open(source, np.float32)
+  model = names.build(
+      config, tensors, param_dtype=param_dtype, compute_dtype=compute_dtype, **kw
+  )
+  return model, gguf_vocabulary.tokenizer(path, fields)
+
+
+def read(source: str | Path, dtype: Any = np.float32) -> hf.Checkpoint:
+  """A GGUF file's model, its weights dequantised to `dtype`, and its tokenizer."""
+  path, fields, config, tensors = _open(source, dtype)
+  return hf.of(config, tensors, gguf_vocabulary.tokenizer(path, fields))
+
+
+def _open(
+    source: str | Path, dtype: Any
+) -> tuple[Path, dict[str, Any], ModelConfig, dict[str, Tensor]]:
   path = find(source)
   try:
     reader = gguf.GGUFReader(path)
@@ -93,106 +118,69 @@ def load(
     stored = {tensor.name: tensor for tensor in reader.tensors}
   except (ValueError, IndexError, OSError, KeyError) as error:
     raise UserError(f"{path} is damaged or no GGUF file ({error})") from error
-  config = _config(path, fields, "output.weight" not in stored)
-
-  def read(name: str) -> np.ndarray:
-    wanted = _gguf_name(name)
+  for tensor in stored.values():
+    if tensor.tensor_type.name not in _KINDS:
+      raise UserError(
+          f"{path} stores {tensor.name} as {tensor.tensor_type.name}; read here are"
+          f" {', '.join(_KINDS)}"
+      )
+  config = gguf_config.read(path, fields, stored)
+  found = {}
+  for name, shape in names.layout(config).items():
+    wanted, expert = _gguf_name(name, config.family)
     if wanted not in stored:
       raise UserError(f"{path} has no tensor {wanted}")
-    tensor = stored[wanted]
-    value = gguf.dequantize(tensor.data, tensor.tensor_type)
-    value = value.reshape(tuple(int(size) for size in tensor.shape[::-1]))
-    if config.family == "llama" and ".attn_q." in wanted:
-      return _half_order(value, config.num_attention_heads)
-    if config.family == "llama" and ".attn_k." in wanted:
-      return _half_order(value, config.num_key_value_heads)
-    return value
-
-  model = names.build(
-      config, read, param_dtype=param_dtype, compute_dtype=compute_dtype, **kw
-  )
-  return model, _tokenizer(path, fields)
+    found[name] = _tensor(name, stored[wanted], expert, config, np.dtype(dtype))
+    if found[name].shape != shape:
+      raise UserError(
+          f"{path}: {wanted} gives a tensor of shape {found[name].shape} where the"
+          f" config gives {shape}"
+      )
+  return path, fields, config, found
 
 
-def _config(path: Path, fields: dict[str, Any], tied: bool) -> ModelConfig:
-  family = fields.get("general.architecture")
-  if family not in ("llama", "qwen3"):
-    raise UserError(f"{path} is a {family!r} model; llama and qwen3 are read here")
-
-  def get(key: str, default: Any = None) -> Any:
-    value = fields.get(f"{family}.{key}", default)
-    if value is None:
-      raise UserError(f"{path} lacks {family}.{key}")
-    return value
-
-  if fields.get(f"{family}.rope.scaling.type", "none") != "none":
-    raise UserError(f"{path} uses RoPE scaling, which is not supported yet")
-  heads = get("attention.head_count")
-  hidden = get("embedding_length")
-  return ModelConfig(
-      family=family,
-      vocab_size=len(fields["tokenizer.ggml.tokens"]),
-      hidden_size=hidden,
-      intermediate_size=get("feed_forward_length"),
-      num_hidden_layers=get("block_count"),
-      num_attention_heads=heads,
-      num_key_value_heads=get("attention.head_count_kv", heads),
-      head_dim=get("attention.key_length", hidden // heads),
-      rope_theta=float(get("rope.freq_base", 10000.0)),
-      # Stored as float32; back to the decimal it came from.
-      rms_norm_eps=float(f"{get('attention.layer_norm_rms_epsilon'):.6g}"),
-      max_position_embeddings=get("context_length"),
-      tie_word_embeddings=tied,
-      bos_token_id=fields.get("tokenizer.ggml.bos_token_id"),
-      eos_token_id=fields.get("tokenizer.ggml.eos_token_id"),
-      pad_token_id=fields.get("tokenizer.ggml.padding_token_id"),
-  )
-
-
-def _gguf_name(name: str) -> str:
+def _gguf_name(name: str, family: str) -> tuple[str, int | None]:
+  """The tensor in the file that holds `name`, and which expert of it."""
   if name in _OTHER_NAMES:
-    return _OTHER_NAMES[name]
+    return _OTHER_NAMES[name], None
   layer, rest = name.removeprefix("model.layers.").split(".", 1)
-  return f"blk.{layer}.{_LAYER_NAMES[rest.removesuffix('.weight')]}.weight"
+  module, leaf = rest.rsplit(".", 1)
+  expert = None
+  parts = module.split(".")
+  if "experts" in parts:
+    expert = int(parts.pop(parts.index("experts") + 1))
+  known = _LAYER_NAMES | (_GEMMA_NAMES if family == "gemma3_text" else {})
+  return f"blk.{layer}.{known['.'.join(parts)]}.{leaf}", expert
+
+
+def _tensor(
+    name: str, stored: Any, expert: int | None, config: ModelConfig, dtype: np.dtype
+) -> Tensor:
+  shape = tuple(int(size) for size in stored.shape[::-1])
+  data = stored.data
+  if expert is not None:
+    shape, data = shape[1:], data[expert]
+  heads = None
+  if config.family == "llama" and name.endswith("q_proj.weight"):
+    heads = config.num_attention_heads
+  if config.family == "llama" and name.endswith("k_proj.weight"):
+    heads = config.num_key_value_heads
+  shift = config.family == "gemma3_text" and name.endswith("norm.weight")
+
+  def read() -> np.ndarray:
+    rows = data.reshape(-1, data.shape[-1])
+    out = np.empty((math.prod(shape[:-1]), shape[-1]), dtype)
+    step = max(BLOCK // shape[-1], 1)
+    for start in range(0, len(rows), step):
+      block = gguf.dequantize(rows[start : start + step], stored.tensor_type)
+      out[start : start + step] = block - 1 if shift else block
+    out = out.reshape(shape)
+    return out if heads is None else _half_order(out, heads)
+
+  return Tensor(shape, dtype, read)
 
 
 def _half_order(value: np.ndarray, heads: int) -> np.ndarray:
   """Rows [heads * dim, in] from interleaved RoPE pairs to two halves a head."""
   pairs = value.reshape(heads, -1, 2, value.shape[-1])
   return pairs.swapaxes(1, 2).reshape(value.shape)
-
-
-def _tokenizer(path: Path, fields: dict[str, Any]) -> Tokenizer:
-  kind = fields.get("tokenizer.ggml.model")
-  split = fields.get("tokenizer.ggml.pre")
-  before = {
-      "smollm": [
-          pre_tokenizers.Digits(individual_digits=True),
-          pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
-      ],
-      "qwen2": [
-          pre_tokenizers.Split(
-              tokenizers.Regex(_QWEN_SPLIT), behavior="isolated"
-          ),
-          pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-      ],
-  }
-  if kind != "gpt2" or split not in before:
-    raise UserError(
-        f"{path} has a tokenizer of kind {kind!r} with splits {split!r}; read"
-        f" here is 'gpt2' with {sorted(before)}"
-    )
-  tokens = fields["tokenizer.ggml.tokens"]
-  types = fields["tokenizer.ggml.token_type"]
-  merges = [tuple(merge.split(" ")) for merge in fields.get("tokenizer.ggml.merges", [])]
-  backend = tokenizers.Tokenizer(
-      models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=merges)
-  )
-  backend.pre_tokenizer = pre_tokenizers.Sequence(before[split])
-  backend.decoder = decoders.ByteLevel()
-  for token, kind in zip(tokens, types):
-    if kind in (_CONTROL, _USER_DEFINED):
-      added = tokenizers.AddedToken(token, special=kind == _CONTROL, normalized=False)
-      add = backend.add_special_tokens if kind == _CONTROL else backend.add_tokens
-      add([added])
-  return Tokenizer(backend, chat_format="compact")

@@ -1,12 +1,15 @@
 """Parameters by Hugging Face's names and back, from module paths alone.
 
 A module's path is its Hugging Face name and its tensor Hugging Face's; the one
-difference is that stacked layers are one tensor a layer there. Nothing is
-guessed: a missing tensor or a wrong shape is an error.
+difference is that stacked layers and experts are one tensor each there. Nothing
+is guessed: a missing tensor, one too many or a wrong shape is an error. LoRA's
+variables are no tensors of the model: `peft` reads and writes them.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,24 +18,35 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from clawgym_jax.checkpoints.tensors import BLOCK, Tensor, part
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.models import CausalLM, ModelConfig
 
-Read = Callable[[str], np.ndarray]
-"""Gives the tensor of a Hugging Face name."""
+Path = tuple[Any, ...]
+"""A parameter's path in its model; numbers are layers that are not stacked."""
+
+_EMBEDDING, _HEAD = "model.embed_tokens.weight", "lm_head.weight"
+_LORA = ("lora_A", "lora_B")
+_STACKS = ("layers", "experts")
+_FUSED, _FUSED_DOWN = ".mlp.experts.gate_up_proj", ".mlp.experts.down_proj"
 
 
 def build(
     config: ModelConfig,
-    read: Read,
+    tensors: dict[str, Tensor],
     *,
     param_dtype: Any = jnp.float32,
     compute_dtype: Any = jnp.float32,
     **kw: Any,
 ) -> CausalLM:
-  """A model whose parameters are what `read` gives, on the mesh in use.
+  """A model whose parameters are `tensors`, laid out on the mesh in use.
 
-  No more than one parameter is held twice. `kw` goes to `CausalLM`.
+  Every device is given its own part: of mapped files nothing but that part is
+  read, and the host never holds a whole parameter that is split. LoRA's
+  variables, if `kw` asks for them, are new. `kw` goes to `CausalLM`.
+
+  Raises:
+    UserError: the tensors are not this config's.
   """
 
   def create() -> CausalLM:
@@ -45,83 +59,184 @@ def build(
     )
 
   mesh = jax.sharding.get_mesh()
-  abstract = nnx.eval_shape(create)
-  graphdef, state = nnx.split(abstract)
+  graphdef, state = nnx.split(nnx.eval_shape(create))
+  tensors = fitting(config, tensors)
+  fresh = {}
+  if any(is_lora(path) for path, _ in nnx.to_flat_state(state)):
+    lora = jax.jit(lambda: nnx.state(create(), nnx.LoRAParam))()
+    fresh = dict(nnx.to_flat_state(lora))
 
-  def load(path: tuple[Any, ...], variable: nnx.Variable) -> nnx.Variable:
-    value = _assemble(path, variable.shape, config, read)
-    value = value.astype(param_dtype)
+  def load(path: Path, variable: nnx.Variable) -> nnx.Variable:
+    if is_lora(path):
+      return fresh[path]
+    fetch = functools.cache(lambda name: tensors[name].read())
+
+    def read(index: tuple[slice, ...]) -> np.ndarray:
+      return _assemble(path, variable.shape, index, fetch, param_dtype)
+
+    whole = (slice(None),) * len(variable.shape)
     if mesh.empty:
-      return variable.replace(jnp.asarray(value))
+      return variable.replace(jnp.asarray(read(whole)))
     spec = variable.get_metadata("out_sharding")
     sharding = jax.sharding.NamedSharding(mesh, spec)
-    return variable.replace(jax.device_put(value, sharding))
+    return variable.replace(
+        jax.make_array_from_callback(variable.shape, sharding, read)
+    )
 
   return nnx.merge(graphdef, nnx.map_state(load, state))
 
 
-def tensors(params: nnx.State) -> Iterator[tuple[str, np.ndarray]]:
-  """(Hugging Face name, tensor in the parameter's dtype)."""
+def tensors(params: nnx.State) -> dict[str, Tensor]:
+  """A model's parameters by Hugging Face's names; LoRA's left out.
+
+  Each stacked parameter is brought to the host once and cut there, as long as
+  its tensors are read one after another.
+  """
+  found = {}
   for path, variable in nnx.to_flat_state(params):
-    yield from _named(path, np.asarray(jax.device_get(variable[...])))
+    if not is_lora(path):
+      value = variable[...]
+      whole = functools.lru_cache(maxsize=1)(
+          lambda value=value: np.asarray(jax.device_get(value))
+      )
+      for name, index in pieces(path, value.shape):
+        found[name] = Tensor(
+            value.shape[len(index) :],
+            np.dtype(value.dtype),
+            lambda whole=whole, index=index: whole()[index],
+        )
+  return found
 
 
-def reader(params: dict[str, np.ndarray]) -> Read:
-  """Reads Hugging Face tensors from parameters by dotted path, stacked or not."""
-  named: dict[str, np.ndarray] = {}
-  for dotted, value in params.items():
-    path = tuple(int(p) if p.isdigit() else p for p in dotted.split("."))
-    for name, tensor in _named(path, value):
-      named[name] = tensor
-
-  def read(name: str) -> np.ndarray:
-    if name not in named:
-      raise UserError(f"the saved parameters have no tensor {name}")
-    return named[name]
-
-  return read
+def pieces(path: Path, shape: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
+  """(Hugging Face name, index in the parameter) of each tensor in a parameter."""
+  stacks = _stacks(path)
+  for index in itertools.product(*(range(size) for size in shape[: len(stacks)])):
+    yield _name(path, dict(zip(stacks, index))), index
 
 
-def _named(
-    path: tuple[Any, ...], value: np.ndarray
-) -> Iterator[tuple[str, np.ndarray]]:
-  if _stacked(path):
-    for index, layer in enumerate(value):
-      yield _name(path, index), layer
-  else:
-    yield _name(path), value
+def layout(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+  """The shape of every tensor that a checkpoint of `config` has, by name."""
+  return dict(_layout(config))
+
+
+@functools.lru_cache(maxsize=4)
+def _layout(config: ModelConfig) -> tuple[tuple[str, tuple[int, ...]], ...]:
+  model = nnx.eval_shape(lambda: CausalLM(config, rngs=nnx.Rngs(0)))
+  return tuple(
+      (name, variable.shape[len(index) :])
+      for path, variable in nnx.to_flat_state(nnx.state(model, nnx.Param))
+      for name, index in pieces(path, variable.shape)
+  )
+
+
+def fitting(config: ModelConfig, given: dict[str, Tensor]) -> dict[str, Tensor]:
+  """`given` as `config` lays it out: no tensor more, less or of another shape.
+
+  Experts that transformers fused are parted, buffers that older versions saved
+  and a head that is the embedding once more are left out.
+
+  Raises:
+    UserError: names the first tensor that does not fit, and how.
+  """
+  given = _parted(config, given)
+  wanted = layout(config)
+  if config.tie_word_embeddings and _HEAD in given:
+    if not _same(given[_HEAD], given.get(_EMBEDDING)):
+      raise UserError(
+          f"the checkpoint has a {_HEAD} other than {_EMBEDDING}, but config.json"
+          " says tie_word_embeddings: set it to false there, or drop the tensor"
+      )
+    del given[_HEAD]
+  if _HEAD in wanted and _HEAD not in given and _EMBEDDING in given:
+    raise UserError(
+        f"the checkpoint has no {_HEAD}, but config.json does not say"
+        " tie_word_embeddings: set it to true there, or add the tensor"
+    )
+  for name, shape in wanted.items():
+    if name not in given:
+      raise UserError(f"the checkpoint has no tensor {name}, which its config needs")
+    if given[name].shape != shape:
+      raise UserError(
+          f"tensor {name} has shape {given[name].shape} where the config gives"
+          f" {shape}: the config and the weights are of different models"
+      )
+  for name in given:
+    if name not in wanted:
+      raise UserError(
+          f"the checkpoint has a tensor {name} that its config knows nothing of:"
+          " the config and the weights are of different models"
+      )
+  return given
+
+
+def is_lora(path: Path) -> bool:
+  return any(part in path for part in _LORA)
+
+
+def _parted(config: ModelConfig, given: dict[str, Tensor]) -> dict[str, Tensor]:
+  """Each expert apart, where transformers saved a layer's as one."""
+  found = {}
+  for name, tensor in given.items():
+    if name.endswith("rotary_emb.inv_freq"):
+      continue
+    fused = name.endswith((_FUSED, _FUSED_DOWN)) and len(tensor.shape) == 3
+    if not fused:
+      found[name] = tensor
+      continue
+    prefix, kind = name.rsplit(".", 1)
+    half = tensor.shape[1] // 2
+    cuts = {"down_proj": slice(None)}
+    if kind == "gate_up_proj":
+      cuts = {"gate_proj": slice(0, half), "up_proj": slice(half, None)}
+    for expert in range(tensor.shape[0]):
+      for cut, rows in cuts.items():
+        found[f"{prefix}.{expert}.{cut}.weight"] = part(tensor, (expert, rows))
+  return found
+
+
+def _same(a: Tensor, b: Tensor | None) -> bool:
+  """Whether two tensors have the same bytes."""
+  if b is None or (a.shape, a.dtype) != (b.shape, b.dtype):
+    return False
+  x, y = (np.ascontiguousarray(t.read()).reshape(-1).view(np.uint8) for t in (a, b))
+  return all(
+      np.array_equal(x[at : at + BLOCK], y[at : at + BLOCK])
+      for at in range(0, x.size, BLOCK)
+  )
 
 
 def _assemble(
-    path: tuple[Any, ...], shape: tuple[int, ...], config: ModelConfig, read: Read
+    path: Path,
+    shape: tuple[int, ...],
+    index: tuple[slice, ...],
+    fetch: Callable[[str], np.ndarray],
+    dtype: Any,
 ) -> np.ndarray:
-  if not _stacked(path):
-    return _checked(_name(path), shape, read)
-  layers = [
-      _checked(_name(path, index), shape[1:], read)
-      for index in range(config.num_hidden_layers)
-  ]
-  return np.stack(layers)
+  """parameter[index] out of the tensors that it stacks."""
+  count = len(_stacks(path))
+  chosen = [range(size)[cut] for size, cut in zip(shape, index)]
+  out = np.empty([len(places) for places in chosen], dtype)
+  inner = index[count:]
+  for at in itertools.product(*(range(len(places)) for places in chosen[:count])):
+    whole = tuple(places[i] for places, i in zip(chosen, at))
+    out[at] = fetch(_name(path, dict(zip(_stacks(path), whole))))[inner]
+  return out
 
 
-def _checked(name: str, shape: tuple[int, ...], read: Read) -> np.ndarray:
-  value = read(name)
-  if value.shape != shape:
-    raise UserError(
-        f"tensor {name} has shape {value.shape} where the config gives {shape}:"
-        " the config and the weights are of different models"
-    )
-  return value
+def _stacks(path: Path) -> tuple[str, ...]:
+  """What a parameter's leading axes are: layers, experts, both or nothing."""
+  return tuple(
+      stack
+      for stack in _STACKS
+      if stack in path and not isinstance(path[path.index(stack) + 1], int)
+  )
 
 
-def _stacked(path: tuple[Any, ...]) -> bool:
-  """Whether the parameter at `path` holds every layer's."""
-  return "layers" in path and not isinstance(path[path.index("layers") + 1], int)
-
-
-def _name(path: tuple[Any, ...], layer: int | None = None) -> str:
-  parts = list(path)
-  if layer is not None:
-    parts.insert(parts.index("layers") + 1, layer)
+def _name(path: Path, index: dict[str, int]) -> str:
+  parts: list[Any] = []
+  for piece in path:
+    parts.append(piece)
+    if piece in index:
+      parts.append(index[piece])
   return ".".join(map(str, parts))
-

@@ -24,8 +24,10 @@ from typing import Any
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+import tensorstore as ts
 from flax import nnx
 
+from clawgym_jax.checkpoints import weights
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import room_for
 from clawgym_jax.contracts.files import write_json
@@ -131,26 +133,26 @@ class Checkpoints:
         code_version=meta["code_version"],
     )
 
-  def restore_params(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Parameters by dotted path, and the model's config, of the newest whole step."""
+  def open_params(self) -> tuple[dict[str, ts.TensorStore], dict[str, Any]]:
+    """Parameters by dotted path, not read yet, and the model's config.
+
+    Of the newest whole step; `UserError` if there is none.
+    """
     step, _ = self._newest_whole()
     if step is None:
       raise UserError(f"{self.directory} holds no saved training state")
-    with ocp.StandardCheckpointer() as reader:
-      path = self.directory / str(step) / "state"
-      shapes = reader.metadata(path).item_metadata.tree
-      cpu = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-      abstract = {
-          name: jax.ShapeDtypeStruct(value.shape, value.dtype, sharding=cpu)
-          for name, value in shapes.items()
-      }
-      arrays = reader.restore(path, abstract)
+    arrays = weights.open_arrays(self.directory / str(step) / "state")
     params = {
-        name.removeprefix("params:"): np.asarray(value)
-        for name, value in arrays.items()
+        name.removeprefix("params:"): array
+        for name, array in arrays.items()
         if name.startswith("params:")
     }
     return params, self._meta(step)["config"]
+
+  def restore_params(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """What `open_params` opens, read."""
+    arrays, config = self.open_params()
+    return {name: array.read().result() for name, array in arrays.items()}, config
 
   def close(self) -> None:
     if self._manager is not None:

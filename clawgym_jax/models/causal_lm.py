@@ -4,29 +4,65 @@
 False (serving) keeps one module a layer, so that a decode step reads each
 weight once and copies none. `create.serving_copy` goes from one to the other.
 The hidden states that leave the model are after the final norm; logits are
-computed apart, at the positions that need them.
+computed apart, at the positions that need them. A mixture of experts has no
+auxiliary loss: nothing but hidden states leaves the model.
 """
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
-from clawgym_jax.models import llama, qwen3
+from clawgym_jax.contracts.errors import UserError
+from clawgym_jax.models import gemma3, llama, qwen2, qwen3, qwen3_moe
 from clawgym_jax.models.cache import KVCache
 from clawgym_jax.models.config import ModelConfig
 from clawgym_jax.models.layers.linear import Embedding, Linear, matmul
+from clawgym_jax.models.layers.lora import LoraConfig
 from clawgym_jax.models.layers.norm import RMSNorm
-from clawgym_jax.models.layers.rope import rope_tables
+from clawgym_jax.models.layers.rope import Tables, rope_tables
 
-_LAYERS = {"llama": llama.DecoderLayer, "qwen3": qwen3.DecoderLayer}
+_LAYERS = {
+    "gemma3_text": gemma3.DecoderLayer,
+    "llama": llama.DecoderLayer,
+    "qwen2": qwen2.DecoderLayer,
+    "qwen3": qwen3.DecoderLayer,
+    "qwen3_moe": qwen3_moe.DecoderLayer,
+}
+_NO_WINDOW = np.iinfo(np.int32).max
 REMAT = {
     "none": None,
     "full": jax.checkpoint_policies.nothing_saveable,
     "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
 }
 """What the backward pass keeps of a layer: all, its input, or its products."""
+
+
+class LayerKinds(NamedTuple):
+  """What tells sliding layers from full ones, [layers] each or of one layer.
+
+  Arrays in place of Python branches, so that both kinds are one scanned layer.
+
+  Attributes:
+    sliding: bool, whether the layer takes the sliding layers' RoPE.
+    window: int32, how many positions back a query sees, itself included.
+  """
+
+  sliding: np.ndarray
+  window: np.ndarray
+
+  @classmethod
+  def of(cls, config: ModelConfig) -> LayerKinds | None:
+    """None where all layers are full ones."""
+    if config.sliding_layers is None:
+      return None
+    sliding = np.asarray(config.sliding_layers)
+    window = np.where(sliding, config.sliding_window, _NO_WINDOW)
+    return cls(sliding, window.astype(np.int32))
 
 
 class Decoder(nnx.Module):
@@ -41,6 +77,7 @@ class Decoder(nnx.Module):
       compute_dtype: jnp.dtype,
       scan_layers: bool,
       remat: str,
+      lora: LoraConfig | None,
   ):
     self.config = config
     self.remat = remat
@@ -49,18 +86,27 @@ class Decoder(nnx.Module):
         "rngs": rngs,
         "param_dtype": param_dtype,
         "compute_dtype": compute_dtype,
+        "lora": lora,
     }
     layer = _LAYERS[config.family]
     count = config.num_hidden_layers
+    gemma = config.family == "gemma3_text"
     self.embed_tokens = Embedding(
-        config.vocab_size, config.hidden_size, rngs=rngs, param_dtype=param_dtype
+        config.vocab_size,
+        config.hidden_size,
+        scale=float(np.sqrt(np.float32(config.hidden_size))) if gemma else 1.0,
+        rngs=rngs,
+        param_dtype=param_dtype,
     )
     if scan_layers:
       self.layers = layer(config, layers=count, **kw)
     else:
       self.layers = nnx.List([layer(config, **kw) for _ in range(count)])
     self.norm = RMSNorm(
-        config.hidden_size, eps=config.rms_norm_eps, param_dtype=param_dtype
+        config.hidden_size,
+        eps=config.rms_norm_eps,
+        offset=gemma3.NORM_OFFSET if gemma else 0,
+        param_dtype=param_dtype,
     )
 
   def __call__(
@@ -72,7 +118,7 @@ class Decoder(nnx.Module):
       rows: jax.Array | None,
       cache: KVCache | None,
   ) -> tuple[jax.Array, KVCache | None]:
-    tables = rope_tables(positions, self.config.head_dim, self.config.rope_theta)
+    tables = self._tables(positions)
     x = self.embed_tokens(tokens)
     if cache is None:
       if end is None:
@@ -82,17 +128,27 @@ class Decoder(nnx.Module):
       x, cache = self._run_cached(x, tables, positions, rows, cache)
     return self.norm(x), cache
 
-  def _run(self, x, tables, end, positions):
-    def apply(layer, x):
-      return layer(
-          x, tables, end=end, positions=positions, rows=None, cache=None
-      )[0]
+  def _tables(self, positions: jax.Array) -> tuple[Tables, Tables | None]:
+    """Of the full layers' RoPE, and of the sliding layers' where there are such."""
+    config = self.config
+    full = rope_tables(
+        positions, config.head_dim, config.rope_theta, config.rope_scaling
+    )
+    if config.rope_local_base_freq is None:
+      return full, None
+    return full, rope_tables(positions, config.head_dim, config.rope_local_base_freq)
 
-    def step(x, state):
-      return apply(nnx.merge(graphdef, state), x), None
+  def _run(self, x, tables, end, positions):
+    kinds = LayerKinds.of(self.config)
+
+    def step(x, inputs):
+      state, kind = inputs
+      layer = nnx.merge(graphdef, state)
+      how = {"end": end, "positions": positions, "rows": None, "cache": None}
+      return layer(x, **_of_layer(tables, kind), **how)[0], None
 
     modules = [self.layers] if self.scan_layers else self.layers
-    for module in modules:
+    for index, module in enumerate(modules):
       graphdef, state = nnx.split(module)
       body = step
       if REMAT[self.remat] is not None:
@@ -100,17 +156,18 @@ class Decoder(nnx.Module):
       if self.scan_layers:
         # A loop on a CPU keeps bfloat16 as float32 and copies every residual.
         unroll = jax.default_backend() == "cpu"
-        x, _ = jax.lax.scan(body, x, state, unroll=unroll or 1)
+        x, _ = jax.lax.scan(body, x, (state, kinds), unroll=unroll or 1)
       else:
-        x, _ = body(x, state)
+        x, _ = body(x, (state, _at(kinds, index)))
     return x
 
   def _run_cached(self, x, tables, positions, rows, cache):
+    kinds = LayerKinds.of(self.config)
     keys, values = [], []
     for index in range(self.config.num_hidden_layers):
       x, (key, value) = self._layer(index)(
           x,
-          tables,
+          **_of_layer(tables, _at(kinds, index)),
           end=None,
           positions=positions,
           rows=rows,
@@ -124,7 +181,23 @@ class Decoder(nnx.Module):
     if not self.scan_layers:
       return self.layers[index]
     graphdef, state = nnx.split(self.layers)
-    return nnx.merge(graphdef, jax.tree.map(lambda value: value[index], state))
+    return nnx.merge(graphdef, _at(state, index))
+
+
+def _at(tree: Any, index: int) -> Any:
+  """One layer of a tree stacked by layers."""
+  return jax.tree.map(lambda value: value[index], tree)
+
+
+def _of_layer(
+    tables: tuple[Tables, Tables | None], kind: LayerKinds | None
+) -> dict[str, Any]:
+  """The RoPE tables and the window that a layer is called with."""
+  full, local = tables
+  if kind is None:
+    return {"tables": full, "window": None}
+  chosen = jax.tree.map(lambda a, b: jnp.where(kind.sliding, b, a), full, local)
+  return {"tables": chosen, "window": kind.window}
 
 
 class CausalLM(nnx.Module):
@@ -138,6 +211,7 @@ class CausalLM(nnx.Module):
       sums, norms, softmax and the residual stream are float32 in both.
     scan_layers: layers stacked and scanned (training), or one by one (serving).
     remat: a name of `REMAT`.
+    lora: adapters in the linear layers it names; `create.merged` takes them out.
   """
 
   def __init__(
@@ -149,8 +223,17 @@ class CausalLM(nnx.Module):
       compute_dtype: jnp.dtype = jnp.float32,
       scan_layers: bool = True,
       remat: str = "none",
+      lora: LoraConfig | None = None,
   ):
+    if lora is not None and config.num_experts is not None:
+      experts = {"gate_proj", "up_proj", "down_proj"} & set(lora.targets)
+      if experts:
+        raise UserError(
+            f"LoRA targets {', '.join(sorted(experts))}, which are experts' weights"
+            " in this model: only its attention can be adapted"
+        )
     self.config = config
+    self.lora = lora
     self.compute_dtype = jnp.dtype(compute_dtype)
     self.model = Decoder(
         config,
@@ -159,11 +242,13 @@ class CausalLM(nnx.Module):
         compute_dtype=self.compute_dtype,
         scan_layers=scan_layers,
         remat=remat,
+        lora=lora,
     )
     if not config.tie_word_embeddings:
       self.lm_head = Linear(
           config.hidden_size,
           config.vocab_size,
+          name="lm_head",
           axes=("tensor", "fsdp"),
           rngs=rngs,
           param_dtype=jnp.dtype(param_dtype),

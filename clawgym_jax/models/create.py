@@ -1,6 +1,8 @@
-"""Models from a config alone: tiny ones for tests, and serving copies."""
+"""Models from a config alone, tiny ones for tests; copies that serve or lack LoRA."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +10,7 @@ from flax import nnx
 
 from clawgym_jax.models.causal_lm import CausalLM
 from clawgym_jax.models.config import ModelConfig
+from clawgym_jax.models.layers.lora import LoraConfig, merge
 
 
 def tiny_qwen3(vocab_size: int, *, seed: int = 0, **kw) -> CausalLM:
@@ -43,26 +46,83 @@ def tiny_llama(vocab_size: int, *, seed: int = 0, **kw) -> CausalLM:
   return CausalLM(config, rngs=nnx.Rngs(seed), **kw)
 
 
+def tiny_qwen2(vocab_size: int, *, seed: int = 0, **kw) -> CausalLM:
+  """A random Qwen2.5 of 2 layers and 48 dimensions, untied."""
+  config = ModelConfig(
+      family="qwen2",
+      vocab_size=vocab_size,
+      hidden_size=48,
+      intermediate_size=80,
+      num_hidden_layers=2,
+      num_attention_heads=6,
+      num_key_value_heads=2,
+      head_dim=8,
+      rope_theta=1e6,
+      rms_norm_eps=1e-6,
+      tie_word_embeddings=False,
+  )
+  return CausalLM(config, rngs=nnx.Rngs(seed), **kw)
+
+
+def tiny_gemma3(vocab_size: int, *, seed: int = 0, **kw) -> CausalLM:
+  """A random Gemma 3 of 3 layers, the second one full, with a window of 5 tokens."""
+  config = ModelConfig(
+      family="gemma3_text",
+      vocab_size=vocab_size,
+      hidden_size=64,
+      intermediate_size=96,
+      num_hidden_layers=3,
+      num_attention_heads=4,
+      num_key_value_heads=2,
+      head_dim=32,
+      rope_theta=1e6,
+      rms_norm_eps=1e-6,
+      sliding_window=5,
+      layer_types=("sliding_attention", "full_attention", "sliding_attention"),
+      rope_local_base_freq=1e4,
+      query_pre_attn_scalar=24,
+  )
+  return CausalLM(config, rngs=nnx.Rngs(seed), **kw)
+
+
+def tiny_qwen3_moe(vocab_size: int, *, seed: int = 0, **kw) -> CausalLM:
+  """A random Qwen3-MoE of 2 layers with 2 of 8 experts a token."""
+  config = ModelConfig(
+      family="qwen3_moe",
+      vocab_size=vocab_size,
+      hidden_size=64,
+      intermediate_size=128,
+      num_hidden_layers=2,
+      num_attention_heads=4,
+      num_key_value_heads=2,
+      head_dim=32,
+      rope_theta=1e6,
+      rms_norm_eps=1e-6,
+      tie_word_embeddings=False,
+      num_experts=8,
+      num_experts_per_tok=2,
+      moe_intermediate_size=32,
+      norm_topk_prob=True,
+  )
+  return CausalLM(config, rngs=nnx.Rngs(seed), **kw)
+
+
 def serving_graphdef(config: ModelConfig, compute_dtype: jnp.dtype) -> nnx.GraphDef:
-  """The structure that `serving_params` fits: one module a layer."""
-
-  def build() -> CausalLM:
-    return CausalLM(
-        config,
-        rngs=nnx.Rngs(0),
-        compute_dtype=compute_dtype,
-        scan_layers=False,
-    )
-
-  return nnx.split(nnx.eval_shape(build))[0]
+  """The structure that `serving_params` fits: one module a layer, no LoRA."""
+  return _abstract(config, compute_dtype=compute_dtype, scan_layers=False)[0]
 
 
-def serving_params(params: nnx.State, dtype: jnp.dtype) -> nnx.State:
+def serving_params(
+    params: nnx.State, dtype: jnp.dtype, lora: LoraConfig | None = None
+) -> nnx.State:
   """Parameters of a scanned model, cast to `dtype` and split layer by layer.
 
-  Pure: jit it to convert fresh training weights between two decode steps.
+  Adapters, if `lora` says there are some, are merged into their weights. Pure:
+  jit it to convert fresh training weights between two decode steps.
   """
   values = nnx.to_pure_dict(params)
+  if lora is not None:
+    values = merge(values, lora.scale)
   stacked = values["model"]["layers"]
   count = jax.tree.leaves(stacked)[0].shape[0]
   values["model"]["layers"] = {
@@ -73,11 +133,42 @@ def serving_params(params: nnx.State, dtype: jnp.dtype) -> nnx.State:
 
 
 def serving_copy(model: CausalLM, dtype: jnp.dtype) -> CausalLM:
-  """`model` for a decode loop: weights in `dtype`, one module a layer.
+  """`model` for a decode loop: weights in `dtype`, LoRA merged, one module a layer.
 
   With bfloat16 weights and compute a decode step of a 135M model reads 270 MB.
-  New weights go in with `nnx.update(copy, serving_params(params, dtype))`.
+  New weights go in with
+  `nnx.update(copy, serving_params(params, dtype, model.lora))`.
   """
   graphdef = serving_graphdef(model.config, model.compute_dtype)
   params = nnx.state(model, nnx.Param)
-  return nnx.merge(graphdef, serving_params(params, dtype))
+  return nnx.merge(graphdef, serving_params(params, dtype, model.lora))
+
+
+def merged(model: CausalLM) -> CausalLM:
+  """`model` with its adapters added to their weights and gone; laid out as it was."""
+  if model.lora is None:
+    return model
+  graphdef, state = _abstract(
+      model.config,
+      compute_dtype=model.compute_dtype,
+      scan_layers=model.model.scan_layers,
+      remat=model.model.remat,
+  )
+  before = nnx.to_pure_dict(nnx.state(model, nnx.Param))
+  values = merge(before, model.lora.scale)
+  nnx.replace_by_pure_dict(state, _placed_as(before, values))
+  return nnx.merge(graphdef, state)
+
+
+def _abstract(config: ModelConfig, **kw: Any) -> tuple[nnx.GraphDef, nnx.State]:
+  """A model's structure and the shapes of its parameters, without values."""
+  return nnx.split(nnx.eval_shape(lambda: CausalLM(config, rngs=nnx.Rngs(0), **kw)))
+
+
+def _placed_as(before: dict[Any, Any], values: dict[Any, Any]) -> dict[Any, Any]:
+  return {
+      name: _placed_as(before[name], value)
+      if isinstance(value, dict)
+      else jax.device_put(value, before[name].sharding)
+      for name, value in values.items()
+  }

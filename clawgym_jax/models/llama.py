@@ -12,10 +12,14 @@ from flax import nnx
 
 from clawgym_jax.models.cache import loaded, stored
 from clawgym_jax.models.config import ModelConfig
-from clawgym_jax.models.layers.attention import cached_attention, tree_attention
+from clawgym_jax.models.layers.attention import (
+    Window,
+    cached_attention,
+    tree_attention,
+)
 from clawgym_jax.models.layers.linear import Linear
 from clawgym_jax.models.layers.norm import RMSNorm
-from clawgym_jax.models.layers.rope import apply_rope
+from clawgym_jax.models.layers.rope import Tables, apply_rope
 
 LayerCache = tuple[jax.Array, jax.Array]
 """Keys [rows, kv_heads, head_dim, slots], values [rows, kv_heads, slots, head_dim]."""
@@ -24,37 +28,48 @@ LayerCache = tuple[jax.Array, jax.Array]
 class Attention(nnx.Module):
   """Grouped-query attention with RoPE."""
 
+  bias = False  # of queries, keys and values
+
   def __init__(self, config: ModelConfig, *, layers: int | None = None, **kw):
     heads = config.num_attention_heads * config.head_dim
     kv_heads = config.num_key_value_heads * config.head_dim
     size = config.hidden_size
     split = {"axes": ("tensor", "fsdp"), "layers": layers, **kw}
     self.head_dim = config.head_dim
+    self.scale = (config.query_pre_attn_scalar or config.head_dim) ** -0.5
     self.compute_dtype = kw["compute_dtype"]
-    self.q_proj = Linear(size, heads, **split)
-    self.k_proj = Linear(size, kv_heads, **split)
-    self.v_proj = Linear(size, kv_heads, **split)
-    self.o_proj = Linear(heads, size, **split | {"axes": ("fsdp", "tensor")})
+    self.q_proj = Linear(size, heads, name="q_proj", bias=self.bias, **split)
+    self.k_proj = Linear(size, kv_heads, name="k_proj", bias=self.bias, **split)
+    self.v_proj = Linear(size, kv_heads, name="v_proj", bias=self.bias, **split)
+    split["axes"] = ("fsdp", "tensor")
+    self.o_proj = Linear(heads, size, name="o_proj", **split)
 
   def __call__(
       self,
       x: jax.Array,
-      tables: tuple[jax.Array, jax.Array],
+      tables: Tables,
       *,
       end: jax.Array | None,
       positions: jax.Array,
       rows: jax.Array | None,
       cache: LayerCache | None,
+      window: jax.Array | None,
   ) -> tuple[jax.Array, LayerCache | None]:
-    """x [batch, time, hidden] -> float32 [batch, time, hidden], cache."""
+    """x [batch, time, hidden] -> float32 [batch, time, hidden], cache.
+
+    `window`: int32 scalar, how many positions back a query sees itself
+    included; None where it sees all.
+    """
     batch, time, _ = x.shape
     split = (batch, time, -1, self.head_dim)
     query = self.normalize_query(self.q_proj(x).reshape(split))
     key = self.normalize_key(self.k_proj(x).reshape(split))
     query, key = apply_rope(query, tables), apply_rope(key, tables)
     value = self.v_proj(x).reshape(split)
+    how = {"dtype": self.compute_dtype, "scale": self.scale}
     if cache is None:
-      out = tree_attention(query, key, value, end, self.compute_dtype)
+      within = None if window is None else Window(positions, window)
+      out = tree_attention(query, key, value, end, window=within, **how)
     else:
       at = jnp.arange(batch)[:, None] if rows is None else rows[:, None]
       dtype = loaded(cache[0][:0]).dtype
@@ -63,7 +78,7 @@ class Attention(nnx.Module):
       cache = (keys, values)
       if rows is not None:
         keys, values = keys[rows], values[rows]
-      out = cached_attention(query, keys, values, positions, self.compute_dtype)
+      out = cached_attention(query, keys, values, positions, window=window, **how)
     return self.o_proj(out.reshape(batch, time, -1)), cache
 
   def normalize_query(self, query: jax.Array) -> jax.Array:
@@ -74,22 +89,27 @@ class Attention(nnx.Module):
 
 
 class MLP(nnx.Module):
-  """down(silu(gate(x)) * up(x))."""
+  """down(activation(gate(x)) * up(x))."""
+
+  activation = staticmethod(jax.nn.silu)
 
   def __init__(self, config: ModelConfig, **kw):
     size, inner = config.hidden_size, config.intermediate_size
-    self.gate_proj = Linear(size, inner, axes=("tensor", "fsdp"), **kw)
-    self.up_proj = Linear(size, inner, axes=("tensor", "fsdp"), **kw)
-    self.down_proj = Linear(inner, size, axes=("fsdp", "tensor"), **kw)
+    split = {"axes": ("tensor", "fsdp"), **kw}
+    self.gate_proj = Linear(size, inner, name="gate_proj", **split)
+    self.up_proj = Linear(size, inner, name="up_proj", **split)
+    split["axes"] = ("fsdp", "tensor")
+    self.down_proj = Linear(inner, size, name="down_proj", **split)
 
   def __call__(self, x: jax.Array) -> jax.Array:
-    return self.down_proj(jax.nn.silu(self.gate_proj(x)) * self.up_proj(x))
+    return self.down_proj(self.activation(self.gate_proj(x)) * self.up_proj(x))
 
 
 class DecoderLayer(nnx.Module):
   """Pre-norm attention and MLP, each added to the residual stream."""
 
   attention = Attention
+  feed_forward = MLP
 
   def __init__(self, config: ModelConfig, *, layers: int | None = None, **kw):
     norm = {
@@ -100,10 +120,10 @@ class DecoderLayer(nnx.Module):
     self.input_layernorm = RMSNorm(config.hidden_size, **norm)
     self.self_attn = self.attention(config, layers=layers, **kw)
     self.post_attention_layernorm = RMSNorm(config.hidden_size, **norm)
-    self.mlp = MLP(config, layers=layers, **kw)
+    self.mlp = self.feed_forward(config, layers=layers, **kw)
 
   def __call__(
-      self, x: jax.Array, tables: tuple[jax.Array, jax.Array], **kw
+      self, x: jax.Array, tables: Tables, **kw
   ) -> tuple[jax.Array, LayerCache | None]:
     """x float32 [batch, time, hidden] -> the same, and the layer's cache."""
     out, cache = self.self_attn(self.input_layernorm(x), tables, **kw)

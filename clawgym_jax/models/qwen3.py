@@ -15,10 +15,13 @@ from clawgym_jax.models.layers.norm import RMSNorm
 class Attention(llama.Attention):
   """Attention that normalises each head's query and key before RoPE."""
 
+  norm_offset = 0
+
   def __init__(self, config: ModelConfig, *, layers: int | None = None, **kw):
     super().__init__(config, layers=layers, **kw)
     norm = {
         "eps": config.rms_norm_eps,
+        "offset": self.norm_offset,
         "layers": layers,
         "param_dtype": kw["param_dtype"],
     }

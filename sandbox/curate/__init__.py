@@ -70,6 +70,8 @@ def _fault(trajectory: Trajectory, min_reward: float) -> str | None:
   chain = trajectory.chain(trajectory.leaves()[-1])
   if any(step.finish_reason == "length" for step in chain):
     return "cut_response"
+  if any("parse_error" in step.response for step in chain):
+    return "unread_call"  # every answer is trained on, so this one would be
   offered = {tool["function"]["name"] for tool in chain[0].tools or []}
   called = {
       call["function"]["name"]

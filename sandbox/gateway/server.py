@@ -164,7 +164,7 @@ def events(completion: dict[str, Any], with_usage: bool) -> Iterator[str]:
   (choice,) = completion["choices"]
   message = choice["message"]
   deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
-  for name in ("reasoning_content", "content"):
+  for name in ("reasoning_content", "content", "parse_error"):
     if message.get(name):
       deltas.append({name: message[name]})
   if message.get("tool_calls"):

@@ -24,7 +24,7 @@ from clawgym_jax.pool import AttemptGone, Pool
 from clawgym_jax.pool.store import hash_token
 from sandbox.gateway.errors import CallError
 from sandbox.gateway.messages import Request
-from sandbox.gateway.tree import Node, Tree
+from sandbox.gateway.tree import Node, Place, Tree
 from sandbox.gateway.upstream import Upstream
 
 PINS = ("temperature", "top_p", "max_tokens", "seed")
@@ -79,6 +79,8 @@ class Session:
     number = len(self._tree.nodes)
     sampling = self._sampling(request, number)
     reply = await self._upstream.ask(request, place, dict(sampling))
+    if reply.fork_cause:
+      place = Place(None, request.messages, reply.fork_cause)
     calls = reply.message.get("tool_calls")
     overridden = {
         name: value

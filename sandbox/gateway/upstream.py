@@ -23,7 +23,7 @@ from typing import Any
 import aiohttp
 
 from clawgym_jax.chat.conversation import Conversation
-from clawgym_jax.chat.response import parse_response
+from clawgym_jax.chat.response import detect_format, opens_thought, parse_response
 from clawgym_jax.chat.tokenizer import Tokenizer
 from clawgym_jax.contracts.errors import RecordError, UserError
 from clawgym_jax.contracts.trajectory import Message
@@ -34,6 +34,7 @@ from sandbox.gateway.tree import Place
 _TRANSIENT = (408, 409, 425, 429)
 _BROKEN_TRIES = 4  # of an upstream that answers 500 or worse than busy
 _CONNECT_SECONDS = 10.0
+_PROMPT_END = 16  # tokens at a prompt's end that may open a thought
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,9 @@ class Reply:
   """An upstream's complete answer.
 
   `prompt_ids` are those beyond the parent's; all ids and log-probs are None
-  where the upstream gives text only. `usage` counts tokens.
+  where the upstream gives text only. `usage` counts tokens. `fork_cause` says
+  why the prompt doesn't extend the parent that it was meant to extend: then
+  `prompt_ids` are the whole prompt.
   """
 
   message: Message
@@ -50,6 +53,7 @@ class Reply:
   usage: dict[str, int]
   prompt_ids: list[int] | None = None
   columns: dict[str, list[Any]] = field(default_factory=dict)
+  fork_cause: str | None = None
 
 
 class _Http:
@@ -109,6 +113,7 @@ class TokenUpstream:
     self.model: str = info["model"]
     self._max_len: int = info["max_len"]
     self._tokenizer = tokenizer
+    self._format = detect_format(tokenizer.template.literals)
     self._http = _Http(url, deadline, None)
 
   async def close(self) -> None:
@@ -118,21 +123,19 @@ class TokenUpstream:
       self, request: Request, place: Place, sampling: dict[str, Any]
   ) -> Reply:
     tokenizer = self._tokenizer
+    fork_cause = None
     try:
-      if place.parent is None:
-        conversation = Conversation.start(tokenizer, place.messages, request.tools)
-        delta = conversation.ids
-      else:
-        held = [
-            token
-            for node in place.parent.path()
-            for token in [*node.step.prompt_ids, *node.step.response_ids]
-        ]
-        conversation = Conversation(tokenizer, held, awaiting=False)
-        delta = conversation.extend(place.messages)
+      prompt, delta = self._prompt(request, place)
     except RecordError as error:
-      raise bad_request(str(error)) from None
-    prompt = conversation.ids
+      if place.parent is None:
+        raise bad_request(str(error)) from None
+      # A template may leave out the thinking of earlier turns. That is no reason
+      # to refuse: a policy could make its conversation one that can't be judged.
+      fork_cause = "template_rewrites"
+      try:
+        prompt, delta = self._prompt(request, Place(None, request.messages, fork_cause))
+      except RecordError:
+        raise bad_request(str(error)) from None
     room = self._max_len - len(prompt)
     if room < 1:
       raise CallError(
@@ -147,14 +150,20 @@ class TokenUpstream:
         "/generate",
         {
             "prompt_ids": prompt,
-            "stop_ids": [tokenizer.eos_id],
+            "stop_ids": tokenizer.eos_ids,
             **{k: sampling[k] for k in ("temperature", "top_p", "max_tokens", "seed")},
         },
     )
     ids = raw["ids"]
-    said = ids[:-1] if ids and ids[-1] == tokenizer.eos_id else ids
+    said = ids[:-1] if ids and ids[-1] in tokenizer.eos_ids else ids
     return Reply(
-        message=parse_response(tokenizer.decode(said)),
+        message=parse_response(
+            tokenizer.decode(said),
+            self._format,
+            tools=request.tools,
+            finish_reason=raw["finish_reason"],
+            in_thought=opens_thought(tokenizer.decode(prompt[-_PROMPT_END:])),
+        ),
         finish_reason=raw["finish_reason"],
         sampling=sampling,
         usage=_usage(len(prompt), len(ids)),
@@ -166,7 +175,26 @@ class TokenUpstream:
                 for name in ("logprobs", "untempered_logprobs", "policy_versions")
             },
         },
+        fork_cause=fork_cause,
     )
+
+  def _prompt(self, request: Request, place: Place) -> tuple[list[int], list[int]]:
+    """The whole prompt, and its ids beyond the parent's.
+
+    `RecordError` if the template refuses the messages, or would write the
+    parent's turns in another way once they follow.
+    """
+    tokenizer = self._tokenizer
+    if place.parent is None:
+      ids = Conversation.start(tokenizer, place.messages, request.tools).ids
+      return ids, ids
+    turns = [
+        (node.step.prompt_ids, node.step.response_ids) for node in place.parent.path()
+    ]
+    held = request.messages[: len(request.messages) - len(place.messages)]
+    conversation = Conversation.resume(tokenizer, turns, held, request.tools)
+    delta = conversation.extend(place.messages)
+    return conversation.ids, delta
 
 
 class ChatUpstream:

@@ -75,8 +75,11 @@ class Claw(Harness):
         messages.append(reply)
         said = _text(reply)
         if not reply.get("tool_calls"):
-          return end("done")
-        for call in reply["tool_calls"]:
+          if not reply.get("parse_error"):
+            return end("done")
+          # A call that could not be read: the policy is told why, and goes on.
+          messages.append({"role": "user", "content": str(reply["parse_error"])})
+        for call in reply.get("tool_calls") or ():
           left = attempt.seconds - spent
           if left <= 0:
             return end("time_limit", "time_limit")

@@ -10,6 +10,7 @@ import tokenizers
 from flax import nnx
 from tokenizers import decoders, models, pre_tokenizers
 
+from clawgym_jax.chat.template import compact
 from clawgym_jax.chat.tokenizer import Tokenizer
 from clawgym_jax.checkpoints import gguf
 from clawgym_jax.contracts.errors import UserError
@@ -26,7 +27,7 @@ def tokenizer() -> Tokenizer:
   backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
   backend.decoder = decoders.ByteLevel()
   backend.add_special_tokens(["<|im_start|>", "<|im_end|>"])
-  return Tokenizer(backend, chat_format="compact")
+  return Tokenizer(backend, compact())
 
 
 @pytest.fixture

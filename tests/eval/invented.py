@@ -6,6 +6,7 @@ import random
 
 import tokenizers
 
+from clawgym_jax.chat.template import compact
 from clawgym_jax.chat.tokenizer import TURN_END, TURN_START, Tokenizer
 from clawgym_jax.contracts import task as tasks
 from clawgym_jax.contracts import trajectory as contract
@@ -48,7 +49,7 @@ def byte_tokenizer():
   backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
   backend.decoder = tokenizers.decoders.ByteLevel()
   backend.add_special_tokens([TURN_START, TURN_END])
-  return Tokenizer(backend)
+  return Tokenizer(backend, compact())
 
 
 def make_suite(directory, per_family=8):

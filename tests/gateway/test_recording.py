@@ -186,11 +186,26 @@ def test_a_call_that_cannot_be_read_is_content(run, pool, engine):
   broken = '<tool_call>{"name": "read", "arguments": {"path": "a"</tool_call>'
 
   async def scenario(harness):
-    engine.script = [broken]
+    engine.script = [broken, engine.tokenizer.encode(call("read", path="a")[:-4])]
+    said = await harness.say([S, U])
+    told = {"role": "user", "content": said["parse_error"]}
+    cut = await harness.say([S, U, said, told])
+    return said, cut, pool.steps(harness.trajectory_id)
+
+  said, cut, steps = run(scenario)
+  assert said["content"] == broken and "tool_calls" not in said
+  assert "delimiter" in said["parse_error"] and "cut at its" in cut["parse_error"]
+  assert "tool_calls" not in cut and steps[1].finish_reason == "length"
+  assert steps[1].parent_id == "s0"  # what the model is told extends its turn
+  _check_exact(engine, steps)
+
+
+def test_a_call_that_may_be_a_thought_is_not_made(run, pool, engine):
+  async def scenario(harness):
+    engine.script = [call("read", path="a") + "</think>" + call("exec", command="b")]
     return await harness.say([S, U])
 
-  said = run(scenario)
-  assert said["content"] == broken and "tool_calls" not in said
+  assert "tool_calls" not in run(scenario)  # thought or call: not said clearly
 
 
 def test_pinned_sampling_wins_and_is_recorded(run, pool, engine):

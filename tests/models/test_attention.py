@@ -7,7 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from clawgym_jax.models.layers.attention import cached_attention, tree_attention
+from clawgym_jax.models.layers.attention import (
+    Window,
+    cached_attention,
+    tree_attention,
+)
 
 
 def dense(query, key, value, mask):
@@ -66,6 +70,31 @@ def test_tree_mask_value_and_gradient(time, dtype, tolerance):
     np.testing.assert_allclose(grad / scale, want / scale, atol=tolerance)
 
 
+@pytest.mark.parametrize("time,size", [(7, 1), (128, 5), (300, 40)])
+def test_a_window_counts_positions_along_the_path(time, size):
+  qkv, end, mask = inputs(2, time, 6, 2, 16)
+  # A token's depth: the number of tokens that it sees, itself left out.
+  positions = mask.sum(axis=-1) - 1
+  mask &= positions[:, :, None] - positions[:, None, :] < size
+  window = Window(positions, jnp.int32(size))
+
+  def loss(attend, qkv):
+    out = attend(*qkv)
+    return jnp.sum(jnp.sin(out) * out), out
+
+  ours = jax.jit(jax.grad(lambda qkv: loss(
+      lambda *qkv: tree_attention(*qkv, end, jnp.float32, scale=0.3, window=window),
+      qkv), has_aux=True))
+  reference = jax.jit(jax.grad(lambda qkv: loss(
+      lambda q, k, v: dense(q * 0.3 * 4, k, v, mask), qkv), has_aux=True))
+  grads, out = ours(qkv)
+  expected_grads, expected = reference(qkv)
+  np.testing.assert_allclose(out, expected, atol=2e-5, rtol=2e-5)
+  for grad, want in zip(grads, expected_grads):
+    scale = max(1.0, float(jnp.max(jnp.abs(want))))  # a window of 1 gives zeros
+    np.testing.assert_allclose(grad / scale, want / scale, atol=2e-5)
+
+
 def test_packed_segments_do_not_see_each_other():
   qkv, _, _ = inputs(1, 12, 4, 2, 8)
   end = jnp.asarray([[5] * 5 + [12] * 7], jnp.int32)
@@ -90,4 +119,20 @@ def test_cached_attention_sees_slots_up_to_the_position(slots):
   )
   causal = jnp.tril(jnp.ones((2, 10, 10), bool))
   expected = dense(query, key, value, causal)[rows, positions]
+  np.testing.assert_allclose(out, expected, atol=1e-5)
+
+
+def test_a_window_of_the_cache():
+  (query, key, value), _, _ = inputs(2, 10, 6, 2, 16)
+  positions = jnp.asarray([[9], [4]])
+  rows = jnp.arange(2)[:, None]
+  unused = ((0, 0), (0, 6), (0, 0), (0, 0))
+  keys = jnp.pad(key, unused, constant_values=9.0).transpose(0, 2, 3, 1)
+  values = jnp.pad(value, unused, constant_values=9.0).transpose(0, 2, 1, 3)
+  out = cached_attention(
+      query[rows, positions], keys, values, positions, jnp.dtype("float32"), window=3
+  )
+  back = np.arange(10)[:, None] - np.arange(10)
+  mask = jnp.asarray(np.broadcast_to((back >= 0) & (back < 3), (2, 10, 10)))
+  expected = dense(query, key, value, mask)[rows, positions]
   np.testing.assert_allclose(out, expected, atol=1e-5)

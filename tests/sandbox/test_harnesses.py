@@ -57,6 +57,17 @@ def test_calls_of_one_message_run_in_order(tmp_path):
   assert result.outcome.score == 1.0
 
 
+def test_the_policy_is_told_of_a_call_that_can_not_be_read(tmp_path):
+  unread = {**reply("<tool_call>{"), "parse_error": "Error: bad JSON"}
+  result, requests = attempt(make_task(tmp_path / "t"), unread, *SOLVE)
+  assert requests[1]["messages"][2:] == [
+      unread, {"role": "user", "content": "Error: bad JSON"}
+  ]  # fmt: skip
+  assert result.outcome.score == 1.0 and result.stop == "done"
+  result, requests = attempt(make_task(tmp_path / "u"), unread, turns=3)
+  assert len(requests) == 3 and result.outcome.cause == "turn_limit"
+
+
 def test_the_turn_limit_truncates_and_the_reward_stands(tmp_path):
   task = make_task(tmp_path / "t", limits=Limits(turns=2))
   result, requests = attempt(task, reply("", WRITE))

@@ -132,7 +132,7 @@ def test_a_run_that_was_stopped_resumes(tmp_path, how):
 
 def test_curation_counts_every_drop():
   def trajectory(index, *, task="t", text="done", score=1.0, status="scored",
-                 finish="stop", name="exec", steps=True):  # fmt: skip
+                 finish="stop", name="exec", steps=True, **said):  # fmt: skip
     call = {"id": f"c{index}", "type": "function",
             "function": {"name": name, "arguments": "{}"}}  # fmt: skip
     tools = [{"type": "function", "function": {"name": "exec"}}]
@@ -143,7 +143,7 @@ def test_curation_counts_every_drop():
          "finish_reason": "tool_calls"},
         {"step_id": "s1", "parent_id": "s0",
          "messages": [{"role": "tool", "tool_call_id": f"c{index}", "content": "x"}],
-         "response": {"role": "assistant", "content": text},
+         "response": {"role": "assistant", "content": text, **said},
          "finish_reason": finish},
     ]  # fmt: skip
     outcome = {"status": status}
@@ -170,6 +170,7 @@ def test_curation_counts_every_drop():
           trajectory(8, task="u", name="fly"),
           trajectory(9, task="u", text="HEARTBEAT_OK"),
           trajectory(10, task="u", steps=False),
+          trajectory(11, task="u", parse_error="Error: bad JSON"),
       ],
       min_reward=0.5,
       max_per_task=2,
@@ -182,7 +183,7 @@ def test_curation_counts_every_drop():
   assert dropped == {
       "duplicate": 1, "over_cap_of_task": 1, "below_min_reward": 1, "unscored": 1,
       "truncated": 1, "cut_response": 1, "unsupported_tool": 1, "heartbeat": 1,
-      "no_model_calls": 1,
+      "no_model_calls": 1, "unread_call": 1,
   }  # fmt: skip
 
 

@@ -6,12 +6,17 @@ log-sum-exp of each row and recomputes the weights (arXiv:2205.14135), block by
 block of queries, so that no more than one block of scores exists at a time and
 keys after a block are never touched. Query heads that share a key head are
 folded into rows of one product.
+
+A `Window` bounds how far back a query sees, by distance in positions and so
+along its own path in a tree. Keys out of it are masked, not skipped: which
+they are is an input of a scanned layer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,40 +30,55 @@ _MAX_BLOCKS = 8
 _CACHE_PARTS = 4
 
 
+class Window(NamedTuple):
+  """How far back queries see: positions[i] - positions[j] < size.
+
+  positions int32 [batch, time], size an int32 scalar.
+  """
+
+  positions: jax.Array
+  size: jax.Array
+
+
 def tree_attention(
     query: jax.Array,
     key: jax.Array,
     value: jax.Array,
     end: jax.Array,
     dtype: jnp.dtype,
+    *,
+    scale: float | None = None,
+    window: Window | None = None,
 ) -> jax.Array:
-  """Query i sees key j if and only if j <= i < end[j].
+  """Query i sees key j if and only if j <= i < end[j] and j is in the window.
 
   query [batch, time, heads, dim], key and value [batch, time, kv_heads, dim],
   end int32 [batch, time] -> float32 [batch, time, heads, dim]. Operands of
   products are cast to `dtype`, sums and softmax are float32. Every query sees
-  itself, so no row is empty (end[j] > j).
+  itself, so no row is empty (end[j] > j). `scale` of the scores: dim ** -0.5
+  where absent.
   """
   batch, time, heads, dim = query.shape
   kv_heads = key.shape[2]
-  query = (query * dim**-0.5).reshape(batch, time, kv_heads, -1, dim)
+  scale = dim**-0.5 if scale is None else scale
+  query = (query * scale).reshape(batch, time, kv_heads, -1, dim)
   query = query.astype(dtype).transpose(0, 2, 3, 1, 4)
   key = key.astype(dtype).transpose(0, 2, 1, 3)
   value = value.astype(dtype).transpose(0, 2, 1, 3)
-  out = _attend(query, key, value, end, dtype)
+  out = _attend(query, key, value, end, window, dtype)
   return out.transpose(0, 3, 1, 2, 4).reshape(batch, time, heads, dim)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(4,))
-def _attend(query, key, value, end, dtype):
+@partial(jax.custom_vjp, nondiff_argnums=(5,))
+def _attend(query, key, value, end, window, dtype):
   """query [batch, kv, groups, time, dim], key and value [batch, kv, time, dim]."""
-  return _attend_forward(query, key, value, end, dtype)[0]
+  return _attend_forward(query, key, value, end, window, dtype)[0]
 
 
-def _attend_forward(query, key, value, end, dtype):
+def _attend_forward(query, key, value, end, window, dtype):
   outs, sums = [], []
   for rows, stop in _blocks(query.shape[3]):
-    scores = _scores(query[..., rows, :], key[:, :, :stop], end, rows, stop)
+    scores = _scores(query[..., rows, :], key[:, :, :stop], end, window, rows, stop)
     top = jnp.max(scores, axis=-1, keepdims=True)
     weights = jnp.exp(scores - top)
     total = jnp.sum(weights, axis=-1, keepdims=True)
@@ -67,18 +87,18 @@ def _attend_forward(query, key, value, end, dtype):
     sums.append(_unfold(top + jnp.log(total), query))
   out = jnp.concatenate(outs, axis=3)
   logsumexp = jnp.concatenate(sums, axis=3)
-  return out, (query, key, value, end, out, logsumexp)
+  return out, (query, key, value, end, window, out, logsumexp)
 
 
 def _attend_backward(dtype, saved, grad):
-  query, key, value, end, out, logsumexp = saved
+  query, key, value, end, window, out, logsumexp = saved
   inner = jnp.sum(grad * out, axis=-1, keepdims=True)
   grad = grad.astype(dtype)
   dquery = []
   dkey = jnp.zeros(_swap_shape(key), jnp.float32)
   dvalue = jnp.zeros(_swap_shape(key), jnp.float32)
   for rows, stop in _blocks(query.shape[3]):
-    scores = _scores(query[..., rows, :], key[:, :, :stop], end, rows, stop)
+    scores = _scores(query[..., rows, :], key[:, :, :stop], end, window, rows, stop)
     weights = jnp.exp(scores - _fold(logsumexp[..., rows, :]))
     dout = _fold(grad[..., rows, :])
     dweights = _dot(dout, value[:, :, :stop], 3, 3)
@@ -95,6 +115,7 @@ def _attend_backward(dtype, saved, grad):
       jnp.concatenate(dquery, axis=3).astype(query.dtype),
       swap_last(dkey).astype(key.dtype),
       swap_last(dvalue).astype(value.dtype),
+      None,
       None,
   )
 
@@ -114,10 +135,13 @@ def _blocks(time: int) -> Iterator[tuple[slice, int]]:
     yield slice(start, stop), stop
 
 
-def _scores(query, key, end, rows, stop):
+def _scores(query, key, end, window, rows, stop):
   """Masked scores [batch, kv, groups * rows, stop] of one block of queries."""
   i = jnp.arange(rows.start, rows.stop)[:, None]
   mask = (jnp.arange(stop) <= i) & (i < end[:, None, :stop])
+  if window is not None:
+    positions = window.positions
+    mask &= positions[:, rows, None] - positions[:, None, :stop] < window.size
   mask = jnp.tile(mask, (1, query.shape[2], 1))[:, None]
   return jnp.where(mask, _dot(_fold(query), key, 3, 3), _MASKED)
 
@@ -143,8 +167,11 @@ def cached_attention(
     values: jax.Array,
     positions: jax.Array,
     dtype: jnp.dtype,
+    *,
+    scale: float | None = None,
+    window: jax.Array | None = None,
 ) -> jax.Array:
-  """A query at position p sees slots 0..p of its cache row.
+  """A query at position p sees slots 0..p of its cache row, the last `window` of them.
 
   query [batch, time, heads, dim], keys [batch, kv_heads, dim, slots] and values
   [batch, kv_heads, slots, dim] as the cache stores them, positions [batch,
@@ -152,11 +179,12 @@ def cached_attention(
 
   Of the slots, the first quarter, half, three quarters or all are read, as the
   last real query needs. A query at the reserved last slot is padding, and gets
-  what the slots read give it.
+  what the slots read give it. `scale` of the scores: dim ** -0.5 where absent.
   """
   batch, time, heads, dim = query.shape
   slots = keys.shape[3]
-  query = (query * dim**-0.5).reshape(batch, time, keys.shape[1], -1, dim)
+  scale = dim**-0.5 if scale is None else scale
+  query = (query * scale).reshape(batch, time, keys.shape[1], -1, dim)
   query = query.astype(dtype).transpose(0, 2, 3, 1, 4)
   last = jnp.max(jnp.where(positions < slots - 1, positions, 0))
   step = -(-slots // _CACHE_PARTS)
@@ -165,17 +193,22 @@ def cached_attention(
   for start in range(0, time, _BLOCK):
     rows = slice(start, min(start + _BLOCK, time))
     arguments = query[..., rows, :], keys, values, positions[:, rows]
-    attend = [partial(_attend_cache, seen=seen, dtype=dtype) for seen in parts]
+    attend = [
+        partial(_attend_cache, seen=seen, window=window, dtype=dtype)
+        for seen in parts
+    ]
     outs.append(jax.lax.switch(last // step, attend, *arguments))
   out = jnp.concatenate(outs, axis=3)
   return out.transpose(0, 3, 1, 2, 4).reshape(batch, time, heads, dim)
 
 
-def _attend_cache(query, keys, values, positions, *, seen, dtype):
+def _attend_cache(query, keys, values, positions, *, seen, window, dtype):
   """Attention of one block of queries to the first `seen` slots."""
   keys = loaded(keys[..., :seen]).astype(dtype)
   values = loaded(values[:, :, :seen]).astype(dtype)
   mask = jnp.arange(seen) <= positions[..., None]
+  if window is not None:
+    mask &= positions[..., None] - jnp.arange(seen) < window
   mask = jnp.tile(mask, (1, query.shape[2], 1))[:, None]
   scores = jnp.where(mask, _dot(_fold(query), keys, 3, 2), _MASKED)
   weights = jax.nn.softmax(scores, axis=-1).astype(dtype)

@@ -18,6 +18,7 @@ from jax.experimental.layout import Layout, with_layout_constraint
 
 from clawgym_jax import parallel
 from clawgym_jax.models.cache import loaded, stored
+from clawgym_jax.models.layers.lora import Factor, LoraConfig
 
 INIT_STDDEV = 0.02
 _FEW_ROWS = 64
@@ -102,41 +103,81 @@ matmul.defvjp(_matmul_forward, _matmul_backward)
 
 
 class Linear(nnx.Module):
-  """y = x @ weight^T, weight [out, in]; stacked [layers, out, in] if `layers`."""
+  """y = x @ weight^T + bias, weight [out, in]; stacked [layers, out, in] if `layers`.
+
+  Args:
+    in_features, out_features: sizes of x and y.
+    name: the module's own, by which LoRA's targets find it.
+    axes: mesh axes of weight's two dimensions.
+    bias: whether there is one, [out].
+    layers: how many are stacked.
+    rngs, param_dtype: initial values.
+    compute_dtype: of the operands.
+    lora: adds scale * (x @ lora_A^T) @ lora_B^T where `name` is a target.
+  """
 
   def __init__(
       self,
       in_features: int,
       out_features: int,
       *,
+      name: str,
       axes: tuple[str | None, str | None],
+      bias: bool = False,
       layers: int | None = None,
       rngs: nnx.Rngs,
       param_dtype: jnp.dtype,
       compute_dtype: jnp.dtype,
+      lora: LoraConfig | None = None,
   ):
     self.compute_dtype = compute_dtype
-    shape = (out_features, in_features)
-    shape = shape if layers is None else (layers, *shape)
-    value = jax.random.normal(rngs.params(), shape, param_dtype) * INIT_STDDEV
+    stack = () if layers is None else (layers,)
+    shape = (*stack, out_features, in_features)
+    key = rngs.params()
+    value = jax.random.normal(key, shape, param_dtype) * INIT_STDDEV
     self.weight = parallel.param(value.astype(param_dtype), *axes)
+    if bias:
+      zeros = jnp.zeros((*stack, out_features), param_dtype)
+      self.bias = parallel.param(zeros, axes[0])
+    self.has_bias = bias
+    self.lora = lora if lora is not None and name in lora.targets else None
+    if self.lora is not None:
+      # From the weight's own key: the other weights are those without LoRA.
+      self.lora_A = Factor.uniform(
+          jax.random.fold_in(key, 1),
+          (*stack, self.lora.rank, in_features),
+          (None, axes[1]),
+          param_dtype,
+      )
+      self.lora_B = Factor.zeros(
+          (*stack, out_features, self.lora.rank), (axes[0], None), param_dtype
+      )
 
   def __call__(self, x: jax.Array) -> jax.Array:
     """x [..., in] -> float32 [..., out]."""
-    return matmul(x, self.weight[...], self.compute_dtype)
+    out = matmul(x, self.weight[...], self.compute_dtype)
+    if self.lora is not None:
+      inner = matmul(x, self.lora_A.weight[...], self.compute_dtype)
+      change = matmul(inner, self.lora_B.weight[...], self.compute_dtype)
+      out = out + self.lora.scale * change
+    if self.has_bias:
+      out = out + self.bias[...].astype(jnp.float32)
+    return out
 
 
 class Embedding(nnx.Module):
-  """Token vectors, weight [vocab, hidden]."""
+  """Token vectors, weight [vocab, hidden], times `scale`."""
 
   def __init__(
       self,
       vocab_size: int,
       hidden_size: int,
       *,
+      scale: float = 1.0,
       rngs: nnx.Rngs,
       param_dtype: jnp.dtype,
   ):
+    self.scale = scale
     shape = (vocab_size, hidden_size)
     value = jax.random.normal(rngs.params(), shape, param_dtype) * INIT_STDDEV
     self.weight = parallel.param(value.astype(param_dtype), "tensor", "fsdp")
@@ -149,4 +190,5 @@ class Embedding(nnx.Module):
       # table first, or copy it ahead of a decode loop.
       weight, tokens = jax.lax.optimization_barrier((weight, tokens))
     rows = jnp.take(stored(weight), tokens, axis=0)
-    return loaded(rows).astype(jnp.float32)
+    rows = loaded(rows).astype(jnp.float32)
+    return rows if self.scale == 1.0 else rows * self.scale
