@@ -35,6 +35,8 @@ _JSON = flags.DEFINE_bool(
 _MENDABLE = {
     errno.ENOSPC: "free some space",
     errno.ENOENT: "give a path that exists",
+    errno.EEXIST: "give the path of a folder",
+    errno.EISDIR: "give the path of a file",
     errno.ENOTDIR: "give a path whose parents are folders",
     errno.EACCES: "allow access, or give another path,",
     errno.EROFS: "give a path that can be written",

@@ -12,7 +12,6 @@ rejected is reported but is no error of this one.
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 import time
 from collections import Counter
@@ -22,8 +21,10 @@ from typing import Any
 from absl import flags
 
 from clawgym_jax import cli
+from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import RecordError, UserError
 from clawgym_jax.contracts.files import write_json
+from clawgym_jax.contracts.runs import only_writer
 from clawgym_jax.contracts.task import Task, content_hash, load_task
 from clawgym_jax.contracts.trajectory import Outcome
 from data_gen.mutation import spoil_results
@@ -55,6 +56,10 @@ _BROKEN_FILES = (
 )
 
 
+class _Broken(Exception):
+  """The checks don't judge: the cause is in the list."""
+
+
 class _Undecided(Exception):
   """A run that was lost for no fault of the task."""
 
@@ -73,6 +78,8 @@ async def judge(task: Task) -> list[str]:
     cause = _fault(name, outcome)
     if cause:
       causes.append(cause)
+    if outcome.score is None:
+      raise _Broken  # of every other result it would say the same
 
   try:
     initial = pack(gather(task.workspace))
@@ -86,6 +93,8 @@ async def judge(task: Task) -> list[str]:
       await check("oracle", result)
       await spoil_results(sandbox)
       await check(_SPOILED, result)
+  except _Broken:
+    pass
   except (SandboxLost, OSError) as error:
     raise _Undecided(f"{type(error).__name__}: {error}") from error
   except SandboxError as error:
@@ -153,8 +162,8 @@ async def audit(folder: Path, concurrency: int) -> dict[str, Any]:
 async def _verdict(directory: Path, known: dict[str, Any] | None) -> dict[str, Any]:
   try:
     task = load_task(directory)
-    task.solution(), task.final_message()  # only to see that they can be read
-    raw = json.loads((directory / "task.json").read_text())
+    task.solution()  # only to see that it can be read
+    raw = json_text.parse((directory / "task.json").read_text())
     digest = f"{VERSION}:{content_hash(directory, raw)}"
   except (RecordError, *_BROKEN_FILES, *_BROKEN_RECORD) as error:
     return {
@@ -181,7 +190,7 @@ def _verdicts(folder: Path) -> dict[str, dict[str, Any]]:
   if not path.exists():
     return {}
   try:
-    return json.loads(path.read_text())["tasks"]
+    return json_text.parse(path.read_text())["tasks"]
   except (ValueError, KeyError, TypeError):
     raise UserError(f"{path} is damaged: remove it to judge all again") from None
 
@@ -226,7 +235,8 @@ def main() -> dict[str, Any]:
   if not folder.is_dir():
     raise UserError(f"--tasks={folder} is not a folder")
   check_backend("bubblewrap")
-  summary = asyncio.run(audit(folder, _CONCURRENCY.value))
+  with only_writer(folder, "audit"):
+    summary = asyncio.run(audit(folder, _CONCURRENCY.value))
   print(
       f"{summary['admitted']} admitted, {summary['rejected']} rejected,"
       f" {summary['already_rejected']} already rejected,"

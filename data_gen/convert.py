@@ -8,7 +8,6 @@ there already are left alone. Other formats are refused.
 from __future__ import annotations
 
 import io
-import json
 import os
 import shutil
 import tarfile
@@ -18,6 +17,7 @@ from typing import Any
 from absl import flags
 
 from clawgym_jax import cli
+from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import RecordError, UserError
 from clawgym_jax.contracts.files import write_atomic
 from clawgym_jax.contracts.task import content_hash, list_tasks, load_task
@@ -71,7 +71,7 @@ def unpack(source: Path, folder: Path) -> int:
 
 def _check(directory: Path) -> None:
   task = load_task(directory)
-  raw = json.loads((directory / "task.json").read_text())
+  raw = json_text.parse((directory / "task.json").read_text())
   if content_hash(directory, raw) != task.provenance.get("content_hash"):
     raise RecordError(f"{directory.name} was changed after it was made")
 

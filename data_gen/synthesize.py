@@ -10,9 +10,8 @@ command continues after a stop.
 from __future__ import annotations
 
 import json
-import os
 import random
-import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from absl import flags
 
 from clawgym_jax import cli
 from clawgym_jax.contracts.errors import RecordError, UserError
-from clawgym_jax.contracts.runs import same_run
+from clawgym_jax.contracts.runs import only_writer, same_run
 from clawgym_jax.contracts.task import SPLITS, Limits, Task, load_task, save_task
 from data_gen import families as families  # registers the families
 from data_gen import grader, voice
@@ -50,7 +49,7 @@ def choose_family(seed: int, split: str, index: int) -> Family:
 
 
 def make_task(directory: Path, family: Family, seed: int, split: str, index: int) -> Task:
-  """Writes one task to `directory`, which must not exist."""
+  """Writes one task to `directory`, whole or not at all."""
   world = World(random.Random(f"task {seed} {split} {index} {family.name}"), split)
   draft = family.build(world)
   draft.workspace.setdefault("notes/team.txt", world.team_note())
@@ -99,26 +98,9 @@ def synthesize(out: Path, num_tasks: int, seed: int, split: str) -> dict[str, An
 
   `UserError` if `out` holds tasks of another seed or split.
   """
-  counts: dict[str, int] = {}
-  made = 0
-  same_run(out / "synthesis.json", {"seed": seed, "split": split})
-  bar = cli.progress(num_tasks, "tasks", unit="task")
-  for index in range(num_tasks):
-    family = choose_family(seed, split, index)
-    final = out / task_id(family, seed, split, index)
-    if not _whole(final):
-      partial = out / f".{final.name}.{os.getpid()}"
-      shutil.rmtree(partial, ignore_errors=True)
-      try:
-        make_task(partial, family, seed, split, index)
-        shutil.rmtree(final, ignore_errors=True)
-        partial.rename(final)
-      finally:
-        shutil.rmtree(partial, ignore_errors=True)
-      made += 1
-    counts[family.name] = counts.get(family.name, 0) + 1
-    bar.update()
-  bar.close()
+  with only_writer(out, "synthesis"):
+    same_run(out / "synthesis.json", {"seed": seed, "split": split})
+    counts, made = _make_missing(out, num_tasks, seed, split)
   return {
       "tasks": num_tasks,
       "made": made,
@@ -126,6 +108,25 @@ def synthesize(out: Path, num_tasks: int, seed: int, split: str) -> dict[str, An
       "families": dict(sorted(counts.items())),
       "out": str(out),
   }
+
+
+def _make_missing(
+    out: Path, num_tasks: int, seed: int, split: str
+) -> tuple[Counter[str], int]:
+  """Tasks per family, and how many were not there."""
+  counts: Counter[str] = Counter()
+  made = 0
+  bar = cli.progress(num_tasks, "tasks", unit="task")
+  for index in range(num_tasks):
+    family = choose_family(seed, split, index)
+    final = out / task_id(family, seed, split, index)
+    if not _whole(final):
+      make_task(final, family, seed, split, index)
+      made += 1
+    counts[family.name] += 1
+    bar.update()
+  bar.close()
+  return counts, made
 
 
 def _whole(directory: Path) -> bool:

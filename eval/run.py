@@ -137,9 +137,12 @@ def _engine(url: str) -> dict[str, Any] | None:
   info = _get(f"{base}/info")
   if not isinstance(info, dict) or info.get("kind") != "tokens":
     return None
+  files = _get(f"{base}/tokenizer")
+  if not isinstance(files, dict):
+    raise UserError(f"the engine at {url} gives no tokenizer: {base}/tokenizer must")
   return {
       **{key: info.get(key) for key in ("model", "weights", "compute_dtype")},
-      "tokenizer": _get(f"{base}/tokenizer"),
+      "tokenizer": files,
   }
 
 

@@ -31,6 +31,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from clawgym_jax import cli, web
+from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import write_json
 from clawgym_jax.contracts.task import SolutionCall, list_tasks, load_task
@@ -197,7 +198,7 @@ def app(teacher: Teacher) -> Starlette:
 
   async def chat(http: HttpRequest) -> Response:
     try:
-      body = json.loads(await http.body())
+      body = json_text.parse(await http.body())
     except ValueError:
       raise bad_request("the body is not JSON") from None
     request = messages.parse(body)

@@ -8,13 +8,13 @@ merely refuses some messages ends with a `RecordError`.
 
 from __future__ import annotations
 
-import json
 import re
 from importlib import resources
 from typing import Any
 
 import jinja2
 
+from clawgym_jax.contracts import json_text
 from clawgym_jax.chat import jinja_sandbox
 from clawgym_jax.contracts.errors import RecordError, UserError, require
 
@@ -134,7 +134,7 @@ def _shown_call(call: dict[str, Any]) -> dict[str, Any]:
   arguments = function.get("arguments")
   if isinstance(arguments, str):
     try:
-      parsed = json.loads(arguments)
+      parsed = json_text.parse(arguments)
     except ValueError:
       parsed = None
     if isinstance(parsed, dict):

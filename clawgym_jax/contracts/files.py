@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import UserError
 
 
@@ -51,16 +51,13 @@ def write_atomic(path: Path, data: bytes | str) -> None:
 
 def write_json(path: Path, value: Any) -> None:
   """Writes `value` as readable JSON, atomically; NaN is an error."""
-  write_atomic(
-      path,
-      json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n",
-  )
+  write_atomic(path, json_text.dump(value, indent=1) + "\n")
 
 
 def append_line(path: Path, value: Any) -> None:
   """Appends `value` as one JSON line and returns once it is on the disk."""
   path.parent.mkdir(parents=True, exist_ok=True)
-  line = json.dumps(value, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+  line = json_text.dump(value).encode() + b"\n"
   with room_for(path), open(path, "ab+") as file:
     if file.tell() and not _ends_with_newline(file):
       line = b"\n" + line  # a torn line stays alone on its own line
@@ -76,7 +73,7 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
   with open(path, "rb") as file:
     for line in file:
       try:
-        yield json.loads(line)
+        yield json_text.parse(line)
       except ValueError:
         continue
 

@@ -23,9 +23,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import RecordError, require
 
 SPLITS = ("train", "heldout")
+MOST_BYTES = 64 << 20  # of a workspace: what a sandbox's own bound admits
 
 
 @dataclass(frozen=True)
@@ -77,13 +79,32 @@ class Task:
 
   def solution(self) -> list[SolutionCall]:
     """The reference solution's calls, in order."""
-    raw = json.loads((_rooted(self) / "solution" / "calls.json").read_text())
-    return [SolutionCall(c["name"], c["arguments"]) for c in raw["calls"]]
+    return [SolutionCall(c["name"], c["arguments"]) for c in self._solved()["calls"]]
 
   def final_message(self) -> str:
     """What the reference solution says to the user when it is done."""
-    raw = json.loads((_rooted(self) / "solution" / "calls.json").read_text())
-    return raw["final_message"]
+    return self._solved()["final_message"]
+
+  def _solved(self) -> dict[str, Any]:
+    path = _rooted(self) / "solution" / "calls.json"
+    try:
+      raw = json_text.parse(path.read_text())
+    except (OSError, ValueError) as error:
+      raise RecordError(f"{path} can't be read: {error}") from None
+    calls = raw.get("calls") if isinstance(raw, dict) else None
+    require(
+        isinstance(calls, list)
+        and all(
+            isinstance(call, dict)
+            and isinstance(call.get("name"), str)
+            and isinstance(call.get("arguments"), dict)
+            for call in calls
+        )
+        and isinstance(raw.get("final_message"), str),
+        f"{path} needs calls, a list of {{name, arguments}}, and final_message",
+    )
+    _check_text(path, raw)
+    return raw
 
 
 def save_task(
@@ -102,7 +123,25 @@ def save_task(
   in `provenance` covers everything but itself.
   """
   partial = directory.with_name(f".{directory.name}.partial")
-  shutil.rmtree(partial, ignore_errors=True)
+  shutil.rmtree(partial, ignore_errors=True)  # of one that was killed
+  try:
+    _write_task(partial, task, workspace, checks, calls, final_message, rubric)
+    shutil.rmtree(directory, ignore_errors=True)
+    partial.rename(directory)
+  finally:
+    shutil.rmtree(partial, ignore_errors=True)
+  return load_task(directory)
+
+
+def _write_task(
+    partial: Path,
+    task: Task,
+    workspace: dict[str, bytes],
+    checks: dict[str, bytes],
+    calls: list[SolutionCall],
+    final_message: str,
+    rubric: list[dict[str, Any]] | None,
+) -> None:
   for folder, files in (("workspace", workspace), ("checks", checks)):
     (partial / folder).mkdir(parents=True)
     for name, data in files.items():
@@ -126,16 +165,13 @@ def save_task(
       "content_hash": content_hash(partial, record),
   }
   _write_json(partial / "task.json", record)
-  shutil.rmtree(directory, ignore_errors=True)
-  partial.rename(directory)
-  return load_task(directory)
 
 
 def load_task(directory: Path) -> Task:
   """Reads and checks a task directory; `RecordError` names what is wrong."""
   path = directory / "task.json"
   try:
-    raw = json.loads(path.read_text())
+    raw = json_text.parse(path.read_text())
   except FileNotFoundError:
     raise RecordError(f"{directory} is not a task: it has no task.json") from None
   except ValueError as error:
@@ -154,16 +190,24 @@ def load_task(directory: Path) -> Task:
     task = Task(**raw, limits=limits, root=directory)
   except TypeError as error:
     raise RecordError(f"{path}: {error}") from None
+  _check_text(path, raw)
   require(bool(task.instruction.strip()), f"{path}: the instruction is empty")
   require(task.split in SPLITS, f"{path}: split {task.split!r} is not in {SPLITS}")
   require(bool(task.operations), f"{path}: no operations")
-  require(task.limits.turns > 0, f"{path}: limits.turns must be positive")
-  require(task.limits.seconds > 0, f"{path}: limits.seconds must be positive")
+  for name, most in (("turns", 10_000), ("seconds", 86_400.0)):
+    value = getattr(task.limits, name)
+    require(0 < value <= most, f"{path}: limits.{name} = {value} is not in (0, {most}]")
   require(
       (directory / "checks" / "check.py").is_file(),
       f"{directory} has no checks/check.py, so it can't be scored",
   )
   require((directory / "workspace").is_dir(), f"{directory} has no workspace/")
+  for name in ("workspace", "checks"):
+    size = sum(p.lstat().st_size for p in (directory / name).rglob("*"))
+    require(
+        size <= MOST_BYTES,
+        f"{directory}/{name} has {size} bytes; a sandbox holds {MOST_BYTES}",
+    )
   return task
 
 
@@ -190,9 +234,14 @@ def content_hash(directory: Path, record: dict[str, Any]) -> str:
 
 def _write_json(path: Path, value: Any) -> None:
   path.parent.mkdir(exist_ok=True)
-  path.write_text(
-      json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-  )
+  path.write_text(json_text.dump(value, indent=1) + "\n")
+
+
+def _check_text(path: Path, raw: Any) -> None:
+  try:
+    json.dumps(raw, ensure_ascii=False).encode()
+  except UnicodeEncodeError:
+    raise RecordError(f"{path} holds half of a surrogate pair, which is no text") from None
 
 
 def _check_kinds(record: type, raw: dict[str, Any], where: str) -> None:

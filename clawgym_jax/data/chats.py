@@ -7,11 +7,11 @@ one; one whose first answer doesn't fit is dropped. Both are counted.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from clawgym_jax.contracts import json_text
 from clawgym_jax.chat.conversation import render
 from clawgym_jax.chat.tokenizer import Tokenizer
 from clawgym_jax.contracts.errors import RecordError, UserError
@@ -48,7 +48,7 @@ def read_chats(path: Path) -> list[dict[str, Any]]:
       if not line.strip():
         continue
       try:
-        chat = json.loads(line)
+        chat = json_text.parse(line)
         roles = [message["role"] for message in chat["messages"]]
       except (ValueError, KeyError, TypeError) as error:
         raise UserError(
@@ -65,7 +65,7 @@ def read_chats(path: Path) -> list[dict[str, Any]]:
 
 def texts(chats: list[dict[str, Any]]) -> list[str]:
   """Every string of the chats, to train a vocabulary on."""
-  return [json.dumps(chat, ensure_ascii=False) for chat in chats]
+  return [json_text.dump(chat) for chat in chats]
 
 
 def tokenize(

@@ -7,12 +7,12 @@ last one stays as it is: the sample counts as unscored.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import zlib
 from pathlib import Path
 from typing import Any
 
+from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts import trajectory as records
 from clawgym_jax.contracts.errors import require
 from clawgym_jax.contracts.trajectory import Step, Trajectory
@@ -168,10 +168,9 @@ def _lost(row: sqlite3.Row) -> Trajectory:
 
 def pack(record: dict[str, Any]) -> bytes:
   """A record as the pool stores it."""
-  text = json.dumps(record, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-  return zlib.compress(text.encode(), 1)
+  return zlib.compress(json_text.dump(record).encode(), 1)
 
 
 def unpack(data: bytes) -> dict[str, Any]:
   """Undoes `pack`."""
-  return json.loads(zlib.decompress(data))
+  return json_text.parse(zlib.decompress(data))

@@ -12,12 +12,12 @@ import base64
 import datetime
 import hashlib
 import html
-import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from importlib import resources
 from typing import Any
 
+from clawgym_jax.contracts import json_text
 from eval import stats
 from eval.report import transcript
 from eval.report.curves import charts
@@ -85,11 +85,10 @@ def comparisons(runs: list[Run]) -> list[dict[str, Any]]:
 
 def embed(value: Any) -> str:
   """JSON that can stand inside a script element whatever it holds."""
-  text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+  text = json_text.dump(value)
   for character in "<>&\u2028\u2029":
     text = text.replace(character, f"\\u{ord(character):04x}")
-  # a lone surrogate, legal in JSON, is no character of a file: escape it again
-  return text.encode("utf-8", "backslashreplace").decode()
+  return text
 
 
 def _trajectories(

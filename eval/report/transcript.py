@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from clawgym_jax.contracts import json_text
 from clawgym_jax.chat.tokenizer import Tokenizer
 from clawgym_jax.contracts.trajectory import Message, Step, Trajectory
 
@@ -144,7 +145,7 @@ def _call(call: dict[str, Any]) -> dict[str, Any]:
   raw = function.get("arguments", "")
   result = {"id": str(call.get("id", "")), "name": str(function.get("name", ""))}
   try:
-    arguments = json.loads(raw) if isinstance(raw, str) else raw
+    arguments = json_text.parse(raw) if isinstance(raw, str) else raw
   except ValueError:
     arguments = None
   if not isinstance(arguments, dict):

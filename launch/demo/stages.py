@@ -26,6 +26,7 @@ from clawgym_jax.contracts.files import write_json
 from clawgym_jax.contracts.runs import only_writer
 from clawgym_jax.contracts.task import list_tasks
 from launch import children
+from sandbox.backends import check_backend
 
 _DISK_BYTES = 8 << 30
 
@@ -113,6 +114,7 @@ class Demo:
 
   def run(self) -> dict[str, Any]:
     """Runs what is missing, writes the report and returns the score table."""
+    check_backend("bubblewrap")
     with self.claimed():
       self._run_stages()
       return self.report()

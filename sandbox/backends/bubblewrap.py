@@ -47,6 +47,7 @@ _DEVICES = ("null", "zero", "full", "random", "urandom")
 _UID = 1000  # inside; outside it is the caller's, or for root one of its own
 _FIRST_HOST_UID = 200_000
 _HOST_UIDS = 1_000_000
+_PROBE_SECONDS = 30.0
 _PYTHON = "/usr/bin/python3"
 
 
@@ -67,10 +68,16 @@ def check() -> None:
         f"Linux {platform.release()} can't bound the processes of one sandbox;"
         " use Linux 5.14 or newer"
     )
-  probe = subprocess.run(
-      [*_prefix(), *_mounts(), "--", "/usr/bin/true"],
-      env={}, stdin=subprocess.DEVNULL, capture_output=True, timeout=30,
-  )
+  try:
+    probe = subprocess.run(
+        [*_prefix(), *_mounts(), "--", "/usr/bin/true"],
+        env={}, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_SECONDS,
+    )  # fmt: skip
+  except subprocess.TimeoutExpired:
+    raise UserError(
+        f"bubblewrap did not start an empty sandbox within {_PROBE_SECONDS:g} s: is"
+        f" {shutil.which('bwrap')} the real one?"
+    ) from None
   if probe.returncode == 0:
     return
   said = probe.stderr.decode(errors="replace").strip()
@@ -328,11 +335,12 @@ class BubblewrapSandbox(base.Sandbox):
 
 def _prefix() -> list[str]:
   """bwrap, as an unprivileged user of its own where the caller is root."""
+  bwrap = shutil.which("bwrap") or "bwrap"  # PATH is the caller's, not the child's
   if os.geteuid() != 0:
-    return ["bwrap"]
+    return [bwrap]
   uid = str(_FIRST_HOST_UID + secrets.randbelow(_HOST_UIDS))
   return [
-      "setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", "--", "bwrap",
+      "setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", "--", bwrap,
   ]
 
 

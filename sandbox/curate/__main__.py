@@ -7,13 +7,13 @@ One line a kept trajectory: {"messages", "tools", "task_id", "reward"}.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from absl import flags
 
 from clawgym_jax import cli
+from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import RecordError, UserError
 from clawgym_jax.contracts.files import read_lines, write_atomic
 from clawgym_jax.contracts.trajectory import Trajectory, trajectory_from_record
@@ -51,8 +51,8 @@ def main() -> dict[str, Any]:
   counts = ", ".join(f"{n} {cause}" for cause, n in dropped.items()) or "nothing"
   if not kept:
     raise UserError(f"nothing to keep of {len(trajectories)} trajectories: {counts}")
-  lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in kept]
-  write_atomic(Path(_OUT.value), "".join(lines).encode(errors="replace"))
+  lines = [json_text.dump(row) + "\n" for row in kept]
+  write_atomic(Path(_OUT.value), "".join(lines))
   print(f"kept {len(kept)} of {len(trajectories)}; dropped {counts}")
   return {"read": len(trajectories), "kept": len(kept), "dropped": dropped}
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
-import json
 import os
 import shutil
 import socket
@@ -21,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from clawgym_jax import cli
+from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import write_atomic, write_json
 from clawgym_jax.contracts.runs import only_writer, same_run
@@ -162,12 +161,12 @@ def _write(settings: RunSettings, pool: Pool) -> dict[str, Any]:
   causes: Counter[str] = Counter()
   total = 0.0
   for trajectory in pool.trajectories(settings.channel):
-    lines.append(json.dumps(to_record(trajectory), ensure_ascii=False) + "\n")
+    lines.append(json_text.dump(to_record(trajectory)) + "\n")
     if trajectory.outcome.status == "unscored":
       causes[trajectory.outcome.cause] += 1
     else:
       total += trajectory.outcome.score
-  write_atomic(settings.out / "trajectories.jsonl", "".join(lines).encode(errors="replace"))
+  write_atomic(settings.out / "trajectories.jsonl", "".join(lines))
   counts = pool.counts(settings.channel)
   judged = counts["scored"] + counts["truncated"]
   summary = {

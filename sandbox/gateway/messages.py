@@ -14,6 +14,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from clawgym_jax.contracts import json_text
 from sandbox.gateway.errors import bad_request
 
 Message = dict[str, Any]
@@ -152,7 +153,7 @@ def _value(arguments: Any) -> Any:
   """Arguments as values; those that are no JSON as the text they are."""
   if isinstance(arguments, str):
     try:
-      arguments = json.loads(arguments or "{}")
+      arguments = json_text.parse(arguments or "{}")
     except ValueError:
       return arguments.strip()
   return _plain({} if arguments is None else arguments)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import secrets
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -21,6 +20,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from clawgym_jax import web
+from clawgym_jax.contracts import json_text
 from clawgym_jax.pool import Pool
 from sandbox.gateway import messages
 from sandbox.gateway.errors import CallError, bad_request
@@ -40,14 +40,14 @@ def app(pool: Pool, upstream: Upstream, pins: dict[str, Any]) -> Starlette:
   async def chat(http: HttpRequest) -> Response:
     session = sessions.find(http.path_params["session"], _key(http))
     try:
-      body = json.loads(await http.body())
+      body = json_text.parse(await http.body())
     except ValueError:
       raise bad_request("the body is not JSON") from None
     request = messages.parse(body)
     node = await session.answer(request, retry=_is_retry(http))
     completion = _completion(session.trajectory_id, upstream.model, node)
     if not request.stream:
-      return JSONResponse(completion)
+      return Response(json_text.dump(completion), media_type="application/json")
     return StreamingResponse(
         events(completion, request.stream_usage), media_type="text/event-stream"
     )
@@ -185,4 +185,4 @@ def _chunk(delta: dict[str, Any], finish: str | None) -> dict[str, Any]:
 
 
 def _event(value: dict[str, Any]) -> str:
-  return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"
+  return f"data: {json_text.dump(value)}\n\n"

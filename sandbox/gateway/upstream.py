@@ -5,18 +5,15 @@ holds, as they were seen and sampled, then the ids of the new messages.
 Nothing that was sampled is ever encoded again. `ChatUpstream` knows text
 only; its steps say so by having no ids, and can't be used for RL.
 
-Every call has a deadline in seconds that includes its retries. Busy (429,
-503), unreachable and broken upstreams are asked again until then; a refusal
-(any other 4xx) is passed on at once as one.
+An answer that is not what its kind of upstream gives is an error with its
+cause, never half recorded.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import random
+import math
 import secrets
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,15 +22,14 @@ import aiohttp
 from clawgym_jax.chat.conversation import Conversation
 from clawgym_jax.chat.response import detect_format, opens_thought, parse_response
 from clawgym_jax.chat.tokenizer import Tokenizer
+from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import RecordError, UserError
 from clawgym_jax.contracts.trajectory import Message
+from sandbox.gateway.caller import CONNECT_SECONDS, Caller, json_of
 from sandbox.gateway.errors import CallError, bad_request
 from sandbox.gateway.messages import Request
 from sandbox.gateway.tree import Place
 
-_TRANSIENT = (408, 409, 425, 429)
-_BROKEN_TRIES = 4  # of an upstream that answers 500 or worse than busy
-_CONNECT_SECONDS = 10.0
 _PROMPT_END = 16  # tokens at a prompt's end that may open a thought
 
 
@@ -56,54 +52,6 @@ class Reply:
   fork_cause: str | None = None
 
 
-class _Http:
-  """POST with retries within a deadline; the session lives in the loop that calls."""
-
-  def __init__(self, url: str, deadline: float, api_key: str | None) -> None:
-    self._url = url
-    self._deadline = deadline
-    self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-    self._session: aiohttp.ClientSession | None = None
-
-  async def close(self) -> None:
-    if self._session is not None:
-      await self._session.close()
-      self._session = None
-
-  async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """The JSON answer, or a `CallError` that says whether to try again."""
-    if self._session is None:
-      self._session = aiohttp.ClientSession(
-          connector=aiohttp.TCPConnector(limit=0), headers=self._headers
-      )
-    end = time.monotonic() + self._deadline
-    tries = broken = 0
-    while True:
-      wait = min(5.0, 0.1 * 2**tries) * random.uniform(0.5, 1.0)
-      left = max(end - time.monotonic(), 0.01)
-      timeout = aiohttp.ClientTimeout(total=left, sock_connect=_CONNECT_SECONDS)
-      try:
-        async with self._session.post(
-            self._url + path, json=body, timeout=timeout
-        ) as response:
-          if response.status == 200:
-            return await response.json(content_type=None)
-          text = await response.text()
-          cause = f"the upstream answered {response.status}: {text[:500]}"
-          if response.status < 500 and response.status not in _TRANSIENT:
-            raise _refusal(text)
-          broken += response.status >= 500 and response.status != 503
-          wait = _retry_after(response.headers.get("Retry-After"), wait)
-      except (aiohttp.ClientError, asyncio.TimeoutError, ValueError) as error:
-        cause = f"no answer from the upstream: {type(error).__name__} {error}".strip()
-      tries += 1
-      if broken >= _BROKEN_TRIES or time.monotonic() + wait >= end:
-        raise CallError(
-            503, "upstream_unavailable", f"{cause} (after {tries} tries)", 5.0
-        )
-      await asyncio.sleep(wait)
-
-
 class TokenUpstream:
   """The engine's `/generate`: token ids in, token ids and log-probs out."""
 
@@ -114,7 +62,7 @@ class TokenUpstream:
     self._max_len: int = info["max_len"]
     self._tokenizer = tokenizer
     self._format = detect_format(tokenizer.template.literals)
-    self._http = _Http(url, deadline, None)
+    self._http = Caller(url, deadline, None)
 
   async def close(self) -> None:
     await self._http.close()
@@ -154,6 +102,7 @@ class TokenUpstream:
             **{k: sampling[k] for k in ("temperature", "top_p", "max_tokens", "seed")},
         },
     )
+    _check_tokens(raw, tokenizer.vocab_size)
     ids = raw["ids"]
     said = ids[:-1] if ids and ids[-1] in tokenizer.eos_ids else ids
     return Reply(
@@ -204,7 +153,7 @@ class ChatUpstream:
       self, url: str, model: str, deadline: float, api_key: str | None
   ) -> None:
     self.model = model
-    self._http = _Http(url, deadline, api_key)
+    self._http = Caller(url, deadline, api_key)
 
   async def close(self) -> None:
     await self._http.close()
@@ -219,34 +168,69 @@ class ChatUpstream:
       body["tools"] = request.tools
     raw = await self._http.post("/chat/completions", body)
     try:
-      (choice,) = raw["choices"]
-      message, calls = choice["message"], choice["message"].get("tool_calls") or []
-      clean: Message = {"role": "assistant", "content": message.get("content")}
-      if calls:
-        clean["tool_calls"] = [
-            {
-                "id": f"call{secrets.token_hex(8)}",  # letters and digits survive
-                "type": "function",
-                "function": {
-                    "name": call["function"]["name"],
-                    "arguments": call["function"]["arguments"],
-                },
-            }
-            for call in calls
-        ]
-      usage = raw.get("usage") or {}
-      return Reply(
-          message=clean,
-          finish_reason="length" if choice["finish_reason"] == "length" else "stop",
-          sampling=sampling,
-          usage=_usage(
-              usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
-          ),
-      )
-    except (KeyError, TypeError, ValueError) as error:
-      raise CallError(
-          502, "upstream_malformed", f"the upstream's answer lacks {error}"
-      ) from None
+      choice = raw["choices"][0]
+      message = _said(choice["message"])
+    except (LookupError, TypeError, AttributeError) as error:
+      raise _malformed(f"{type(error).__name__}: {error}") from None
+    usage = raw.get("usage")
+    usage = usage if isinstance(usage, dict) else {}
+    counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
+    return Reply(
+        message=message,
+        finish_reason="length" if choice.get("finish_reason") == "length" else "stop",
+        sampling=sampling,
+        usage=_usage(*(n if isinstance(n, int) else 0 for n in counts)),
+    )
+
+
+def _said(message: dict[str, Any]) -> Message:
+  """A chat API's message as ours; `CallError` where it is none."""
+  content = message.get("content")
+  if isinstance(content, list):
+    texts = [part.get("text") for part in content if part.get("type") == "text"]
+    content = "".join(texts) if all(isinstance(t, str) for t in texts) else texts
+  if not (content is None or isinstance(content, str)):
+    raise _malformed(f"content {str(content)[:100]} is no text")
+  said: Message = {"role": "assistant", "content": content}
+  calls = []
+  for call in message.get("tool_calls") or []:
+    function = call["function"]
+    name, arguments = function["name"], function.get("arguments")
+    if isinstance(arguments, dict):
+      arguments = json_text.dump(arguments)
+    if not isinstance(name, str) or not isinstance(arguments, str | None):
+      raise _malformed(f"tool call {str(function)[:100]}")
+    calls.append({
+        "id": f"call{secrets.token_hex(8)}",  # letters and digits survive
+        "type": "function",
+        "function": {"name": name, "arguments": arguments or "{}"},
+    })
+  if calls:
+    said["tool_calls"] = calls
+  return said
+
+
+def _check_tokens(raw: dict[str, Any], vocab_size: int) -> None:
+  """`CallError` unless an engine's answer is ids and a log-prob and version for each."""
+  ids = raw.get("ids")
+  if not isinstance(ids, list) or not all(
+      type(i) is int and 0 <= i < vocab_size for i in ids
+  ):
+    raise _malformed("ids are no list of tokens of the model's vocabulary")
+  for name in ("logprobs", "untempered_logprobs", "policy_versions"):
+    column = raw.get(name)
+    if not isinstance(column, list) or len(column) != len(ids):
+      raise _malformed(f"{name} has not one entry for each of {len(ids)} ids")
+    if not all(type(x) in (int, float) and math.isfinite(x) for x in column):
+      raise _malformed(f"{name} holds something else than numbers")
+  if raw.get("finish_reason") not in ("stop", "length"):
+    raise _malformed(f"finish_reason {raw.get('finish_reason')!r}")
+
+
+def _malformed(what: str) -> CallError:
+  return CallError(
+      502, "upstream_malformed", f"the upstream's answer is malformed: {what}"
+  )
 
 
 Upstream = TokenUpstream | ChatUpstream
@@ -265,21 +249,26 @@ async def connect(
   `api_key` are for chat APIs; the first model they offer is the default.
   """
   url = url.rstrip("/")
-  timeout = aiohttp.ClientTimeout(total=30.0, sock_connect=_CONNECT_SECONDS)
+  timeout = aiohttp.ClientTimeout(total=30.0, sock_connect=CONNECT_SECONDS)
   headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
   try:
     async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
       engine = url.removesuffix("/v1")
       async with session.get(f"{engine}/info") as response:
-        info = await _json(response)
+        info = await json_of(response)
       if isinstance(info, dict) and info.get("kind") == "tokens":
         async with session.get(f"{engine}/tokenizer") as response:
-          files = await response.json(content_type=None)
+          files = await json_of(response)
         return TokenUpstream(engine, info, Tokenizer.from_files(files), deadline)
       base = url if url.endswith("/v1") else f"{url}/v1"
       if model is None:
         async with session.get(f"{base}/models") as response:
-          models = await _json(response)
+          models = await json_of(response)
+        if response.status in (401, 403):
+          raise UserError(
+              f"{base}/models answers {response.status}: set UPSTREAM_API_KEY to a key"
+              " that it takes"
+          )
         if not models:
           raise UserError(
               f"{url} is neither an engine nor an OpenAI chat API: it offers no"
@@ -287,41 +276,14 @@ async def connect(
           )
         model = models["data"][0]["id"]
       return ChatUpstream(base, model, deadline, api_key)
-  except (aiohttp.ClientError, asyncio.TimeoutError, KeyError, IndexError) as error:
+  except (
+      aiohttp.ClientError, asyncio.TimeoutError,
+      LookupError, TypeError, AttributeError, ValueError,
+  ) as error:  # fmt: skip
     raise UserError(
         f"can't use the upstream {url}: {type(error).__name__} {error}; start it,"
         " or correct its address"
     ) from None
-
-
-async def _json(response: aiohttp.ClientResponse) -> Any:
-  """The JSON of a good answer, None for any other."""
-  try:
-    return await response.json(content_type=None) if response.status == 200 else None
-  except ValueError:
-    return None
-
-
-def _refusal(text: str) -> CallError:
-  """A refusal that will be repeated: passed on as 400 with its own code."""
-  try:
-    error = json.loads(text)["error"]
-  except (ValueError, KeyError, TypeError):
-    error = text[:500]
-  if not isinstance(error, dict):
-    error = {"message": error}
-  return CallError(
-      400,
-      error.get("code") or "upstream_refused",
-      f"the upstream refused: {error.get('message')}",
-  )
-
-
-def _retry_after(header: str | None, default: float) -> float:
-  try:
-    return max(0.0, min(float(header), 60.0)) if header else default
-  except ValueError:
-    return default
 
 
 def _usage(prompt: int, completion: int) -> dict[str, int]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import aiohttp
 
+from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.task import Task
 from sandbox import tools
 from sandbox.backends import SandboxLost
@@ -167,7 +168,7 @@ def _backoff(number: int, retry_after: str | None) -> float:
 def _message(text: str) -> dict[str, Any]:
   """The first choice's message, as it was sent, so that it goes back unchanged."""
   try:
-    message = json.loads(text)["choices"][0]["message"]
+    message = json_text.parse(text)["choices"][0]["message"]
     calls = message.get("tool_calls") or []
     sound = isinstance(calls, list) and all(isinstance(call, dict) for call in calls)
   except (ValueError, LookupError, TypeError, AttributeError):

@@ -7,9 +7,9 @@ arguments, a missing file and a failing command all come back as text. Only
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from clawgym_jax.contracts import json_text
 from sandbox.backends import Sandbox, SandboxError
 
 RESULT_CHARS = 4000
@@ -132,7 +132,7 @@ async def _exec(sandbox: Sandbox, args: dict[str, Any], seconds: float) -> str:
 def _checked(name: str, arguments: dict[str, Any] | str) -> dict[str, Any]:
   if isinstance(arguments, str):
     try:
-      arguments = json.loads(arguments or "{}")
+      arguments = json_text.parse(arguments or "{}")
     except ValueError as error:
       raise _BadCall(f"the arguments of {name} are not JSON: {error}") from None
   if not isinstance(arguments, dict):

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from clawgym_jax.chat.tokenizer import Tokenizer
 from clawgym_jax.checkpoints import hf
 from clawgym_jax.configs import base
 from clawgym_jax.contracts.errors import UserError
