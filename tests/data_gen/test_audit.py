@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from clawgym_jax.contracts.runs import only_writer
 from clawgym_jax.contracts.task import load_task
 from data_gen import audit, mutation
 from data_gen.draft import REGISTRY
@@ -89,6 +90,39 @@ def test_a_second_run_keeps_verdicts_and_judges_only_what_changed(audited):
   (victim / "checks" / "expected.json").write_text("{}")
   assert _audit(folder).returncode == 1
   assert not victim.exists() and (folder / "rejected" / victim.name).is_dir()
+
+
+def test_one_file_of_a_task_ends_no_audit(tmp_path):
+  _make(tmp_path, "sound", "pack_folder")
+  deep = '{"calls": ' + "[" * 300_000
+  (_make(tmp_path, "deep-calls") / "solution" / "calls.json").write_text(deep)
+  (_make(tmp_path, "deep-task") / "task.json").write_text("[" * 300_000)
+  path = _make(tmp_path, "half") / "task.json"
+  record = json.loads(path.read_text())
+  path.write_text(json.dumps({**record, "instruction": "\ud800 write a.txt"}))
+  path = _make(tmp_path, "for-ever") / "task.json"
+  path.write_text(json.dumps({**record, "limits": {"turns": 8, "seconds": 1e308}}))
+  with open(_make(tmp_path, "huge") / "workspace" / "sparse", "wb") as file:
+    file.truncate(1 << 40)
+  run = _audit(tmp_path)
+  assert run.returncode == 1 and "Traceback" not in run.stderr
+  tasks = json.loads((tmp_path / "audit.json").read_text())["tasks"]
+  assert tasks.pop("sound")["verdict"] == "admitted"
+  assert all(v["causes"][0].startswith("broken: ") for v in tasks.values())
+  causes = {name: v["causes"][0] for name, v in tasks.items()}
+  assert "nested too deeply" in causes["deep-calls"]
+  assert "nested too deeply" in causes["deep-task"]
+  assert "surrogate" in causes["half"]
+  assert "limits.seconds" in causes["for-ever"]
+  assert "bytes; a sandbox holds" in causes["huge"]
+
+
+def test_two_audits_at_once_are_refused(tmp_path):
+  _make(tmp_path, "sound")
+  with only_writer(tmp_path, "audit"):
+    refused = _audit(tmp_path)
+  assert refused.returncode == 1
+  assert "another audit is writing" in refused.stderr
 
 
 @pytest.mark.parametrize("place", ["open_sandbox", "load_task", "verify"])

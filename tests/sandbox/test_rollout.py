@@ -40,6 +40,35 @@ def slow_tasks(folder, count, seconds):
   return folder
 
 
+def test_any_file_name_can_be_recorded(tmp_path):
+  task = make_task(tmp_path / "tasks" / "t")
+  command = "touch \"$(printf '\\377')\" 'new\nline' && echo 7 > out.txt"
+  write_json(
+      task.root / "solution" / "calls.json",
+      {
+          "calls": [{"name": "exec", "arguments": {"command": command}}],
+          "final_message": "The sum is 7.",
+      },
+  )
+  settings = RunSettings(
+      out=tmp_path / "out", harness="oracle", tasks=tmp_path / "tasks"
+  )
+  assert roll_out(settings)["mean_reward"] == 1.0
+  (done,) = trajectories(tmp_path / "out")
+  changes = {"out.txt": "added", "\udcff": "added", "new\nline": "added"}
+  assert done.metadata["changes"] == changes
+  assert roll_out(settings)["mean_reward"] == 1.0
+
+
+def test_a_file_in_the_place_of_the_folder_is_said(tmp_path):
+  make_task(tmp_path / "tasks" / "t")
+  (tmp_path / "out").touch()
+  process = start(tmp_path / "out", f"--tasks={tmp_path / 'tasks'}")
+  _, said = process.communicate(timeout=60)
+  assert process.returncode == 1
+  assert "give the path of a folder" in said and "Traceback" not in said
+
+
 def test_one_broken_check_does_not_stop_the_run(tmp_path):
   for name in ("a", "b"):
     make_task(tmp_path / "tasks" / name)
