@@ -269,11 +269,14 @@ class Tokenizer:
     """
     value = json.loads(self._backend.to_str())
     model = value["model"]
-    # A control token that is a piece of the model would match text as any other.
+    # A control token that is a piece of the model would match text as any other,
+    # and so would the piece that stands for unknown characters.
     kept = set()
     if model["type"] == "Unigram":
+      hidden = {i for i, (piece, _) in enumerate(model["vocab"]) if piece in self.controls}
+      hidden.add(model["unk_id"])
       model["vocab"] = [
-          [_unmatched(i) if piece in self.controls else piece, score]
+          [_unmatched(i) if i in hidden else piece, score]
           for i, (piece, score) in enumerate(model["vocab"])
       ]
     else:

@@ -55,8 +55,10 @@ def test_sentencepiece_ids(name):
   )
   generator = random.Random(0)
   letters = "ab sum data/.0123é日 \t\n<>s</s>▁ﬁ"
-  texts = ["".join(generator.choices(letters, k=generator.randrange(40))) for _ in range(300)]
-  texts += ["</s>", "a</s>b", "<s>", "<unk>", "  x  ", " ", "[INST] x", "\n\n\n", *TEXTS[:9]]
+  lengths = [generator.randrange(40) for _ in range(300)]
+  texts = ["".join(generator.choices(letters, k=length)) for length in lengths]
+  texts += ["</s>", "a</s>b", "<s>", "<unk>", "  x  ", " ", "[INST] x", "\n\n\n"]
+  texts += TEXTS[:9]
   for text in texts:
     assert ours.encode(text) == reference.encode(text), text
   assert ours.eos_id == reference.eos_id() and ours.bos_id == reference.bos_id()
@@ -205,7 +207,8 @@ def test_own_files_round_trip(tmp_path):
 def test_text_never_becomes_a_control_token_of_the_vocabulary():
   """GGUF files and `ignore_merges` put control tokens among the model's pieces."""
   alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-  vocabulary = {piece: i for i, piece in enumerate([*alphabet, "<|im_start|>", "<|im_end|>"])}
+  pieces = [*alphabet, "<|im_start|>", "<|im_end|>"]
+  vocabulary = {piece: i for i, piece in enumerate(pieces)}
   backend = tokenizers.Tokenizer(
       models.BPE(vocab=vocabulary, merges=[], ignore_merges=True)
   )
