@@ -258,3 +258,18 @@ def test_where_an_older_llama_tokenizer_adds_spaces(tmp_path):
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     own = Tokenizer.load(tmp_path)
     assert own.decode(prompt_ids(own, talk, None)) == f"[INST]{' ' * spaces}sum[/INST]"
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_unknown_characters_do_not_cut_a_text(kind):
+  model = pieces(model_type=kind, vocab_size=300, **IDENTITY)
+  own = Tokenizer(
+      sentencepiece_model.backend(model),
+      ChatTemplate("{{ messages[0].content }}</s>"),
+      named=sentencepiece_model.special_tokens(model),
+  )
+  reference = sentencepiece.SentencePieceProcessor(model_proto=model)
+  for text in ("sum ☃ column", "sum ☃ column</s> of ☃ data", "☃</s>☃"):
+    ids = prompt_ids(own, [{"role": "user", "content": text}], None)
+    assert ids == [*reference.encode(text), own.eos_id]
+    assert reference.unk_id() in ids
