@@ -15,7 +15,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from absl import flags
+from absl import flags, logging
 from flax import nnx
 
 from clawgym_jax import cli
@@ -112,6 +112,7 @@ def _check_target(target: Path, sources: list[str | None]) -> None:
 
 
 def main() -> dict[str, Any]:
+  logging.set_verbosity(logging.ERROR)  # Orbax tells of every step of a save
   keep_memory()  # else every tensor pays for its pages anew, most of a conversion
   target = Path(_TO.value)
   _check_target(target, [_FROM.value, _ADAPTER.value, _TOKENIZER.value])
