@@ -15,7 +15,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from absl import flags
+from absl import flags, logging
 from flax import nnx
 
 from clawgym_jax import cli
@@ -24,6 +24,7 @@ from clawgym_jax.checkpoints import folder, gguf, hf, names, orbax, peft, state
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.data import chats
 from clawgym_jax.models import create
+from clawgym_jax.parallel.host import keep_memory
 
 _FROM = flags.DEFINE_string("from", None, "What to convert.", required=True)
 _TO = flags.DEFINE_string("to", None, "Folder to write.", required=True)
@@ -111,6 +112,8 @@ def _check_target(target: Path, sources: list[str | None]) -> None:
 
 
 def main() -> dict[str, Any]:
+  logging.set_verbosity(logging.ERROR)  # Orbax tells of every step of a save
+  keep_memory()  # else every tensor pays for its pages anew, most of a conversion
   target = Path(_TO.value)
   _check_target(target, [_FROM.value, _ADAPTER.value, _TOKENIZER.value])
   if _FORMAT.value == "peft":

@@ -18,7 +18,10 @@ from clawgym_jax.contracts.errors import require
 Tools = list[dict[str, Any]] | None
 
 _ASK = [{"role": "user", "content": "question"}]
-_GO_ON = [{"role": "assistant", "content": "answer"}, {"role": "user", "content": "qnextq"}]
+_GO_ON = [
+    {"role": "assistant", "content": "answer"},
+    {"role": "user", "content": "qnextq"},
+]
 
 
 def written(

@@ -78,6 +78,9 @@ class Tokenizer:
       self.token_id(token)
     self.controls = self._find_controls()
     self._control_ids = {self.token_id(token) for token in self.controls}
+    # The unknown token stands for characters; where it does, a text goes on.
+    unknown = {getattr(backend.model, "unk_token", None), self.named.get("unk_token")}
+    self._cuts = self._control_ids - {self.token_id(token) for token in unknown if token}
     self.breaks_said = Breaker(self.specials - _SAYABLE)
     self.breaks_given = Breaker(self.controls)
     # Stands before text that is not at the start, which some vocabularies tell
@@ -144,7 +147,7 @@ class Tokenizer:
     coded = self._backend.encode(before + text, add_special_tokens=False)
     if mark not in text:
       for token_id, (_, end) in zip(reversed(coded.ids), reversed(coded.offsets)):
-        if token_id in self._control_ids:
+        if token_id in self._cuts:
           return coded.ids[0 if start else 1 :], end - len(before)
       return coded.ids[0 if start else 1 :], 0
     ids: list[int] = []
@@ -152,7 +155,7 @@ class Tokenizer:
     run_start = 0
     places = [*zip(coded.ids, coded.offsets), (None, (len(before) + len(text),) * 2)]
     for index, (token_id, (begin, end)) in enumerate(places[at:], at):
-      if token_id is not None and token_id not in self._control_ids:
+      if token_id is not None and token_id not in self._cuts:
         continue
       run = text[run_start : begin - len(before)]
       if mark in run:
@@ -269,11 +272,14 @@ class Tokenizer:
     """
     value = json.loads(self._backend.to_str())
     model = value["model"]
-    # A control token that is a piece of the model would match text as any other.
+    # A control token that is a piece of the model would match text as any other,
+    # and so would the piece that stands for unknown characters.
     kept = set()
     if model["type"] == "Unigram":
+      hidden = {i for i, (piece, _) in enumerate(model["vocab"]) if piece in self.controls}
+      hidden.add(model["unk_id"])
       model["vocab"] = [
-          [_unmatched(i) if piece in self.controls else piece, score]
+          [_unmatched(i) if i in hidden else piece, score]
           for i, (piece, score) in enumerate(model["vocab"])
       ]
     else:

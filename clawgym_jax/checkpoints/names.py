@@ -134,7 +134,8 @@ def fitting(config: ModelConfig, given: dict[str, Tensor]) -> dict[str, Tensor]:
   """`given` as `config` lays it out: no tensor more, less or of another shape.
 
   Experts that transformers fused are parted, buffers that older versions saved
-  and a head that is the embedding once more are left out.
+  and a head that is the embedding once more are left out. The order is the
+  layout's, so that the same model makes the same file whatever it came from.
 
   Raises:
     UserError: names the first tensor that does not fit, and how.
@@ -167,7 +168,7 @@ def fitting(config: ModelConfig, given: dict[str, Tensor]) -> dict[str, Tensor]:
           f"the checkpoint has a tensor {name} that its config knows nothing of:"
           " the config and the weights are of different models"
       )
-  return given
+  return {name: given[name] for name in wanted}
 
 
 def is_lora(path: Path) -> bool:

@@ -13,12 +13,14 @@ import json
 import math
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from clawgym_jax.checkpoints.folder import sync
 from clawgym_jax.checkpoints.tensors import Tensor, mapped
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import write_json
@@ -127,12 +129,18 @@ def write_folder(
     shards[-1][name] = tensor
     size += tensor.nbytes
   where = {}
-  for number, shard in enumerate(shards, 1):
-    file = SINGLE
-    if len(shards) > 1:
-      file = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-    where |= dict.fromkeys(shard, file)
-    write_file(directory / file, shard, done=done)
+  # A file is on its way to the disk while the next one is written.
+  with ThreadPoolExecutor(1) as background:
+    waiting = []
+    for number, shard in enumerate(shards, 1):
+      file = SINGLE
+      if len(shards) > 1:
+        file = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+      where |= dict.fromkeys(shard, file)
+      _write(directory / file, shard, done)
+      waiting.append(background.submit(sync, directory / file))
+    for synced in waiting:
+      synced.result()
   if len(shards) > 1:
     total = sum(tensor.nbytes for tensor in tensors.values())
     index = {"metadata": {"total_size": total}, "weight_map": where}
@@ -146,6 +154,13 @@ def write_file(
     done: Callable[[int], Any] = lambda nbytes: None,
 ) -> None:
   """Writes one file and returns once it is on the disk."""
+  _write(path, tensors, done)
+  sync(path)
+
+
+def _write(
+    path: Path, tensors: dict[str, Tensor], done: Callable[[int], Any]
+) -> None:
   # Wide types first, so that every tensor's offset is a multiple of its type's.
   order = sorted(tensors, key=lambda name: -tensors[name].dtype.itemsize)
   header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
@@ -166,7 +181,6 @@ def write_file(
     for name in order:
       _append(file.fileno(), tensors[name])
       done(tensors[name].nbytes)
-    os.fsync(file.fileno())
 
 
 def _append(target: int, tensor: Tensor) -> None:

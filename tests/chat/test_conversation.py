@@ -233,7 +233,8 @@ def test_responses_are_held_as_they_were_sampled(name):
     turns, messages = [], [{"role": "user", "content": "go"}]
     prompt = talk.ids
     for _ in range(5):
-      ids = generator.choices(range(tokenizer.vocab_size + 9), k=generator.randrange(1, 30))
+      count = generator.randrange(1, 30)
+      ids = generator.choices(range(tokenizer.vocab_size + 9), k=count)
       ids = [i for i in ids if i not in tokenizer.eos_ids] or [5]
       ids += generator.choice([[], [tokenizer.eos_id]])
       changed += tokenizer.encode(tokenizer.decode(ids)) != ids

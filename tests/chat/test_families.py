@@ -340,3 +340,16 @@ def test_a_conversation_is_continued_exactly_or_refused(family):
       held = index + 1
   assert exact > 20 and (refused > 0 or family in ("qwen2_5", "hermes", "smollm2",
                                                    "compact", "qwen3_coder"))  # fmt: skip
+
+
+@pytest.mark.parametrize("talk", TALKS)
+def test_masks_are_those_of_generation_tags(talk):
+  """Hermes' template here has the tags that transformers makes masks from."""
+  family = FAMILIES["hermes"]
+  messages, tools = TALKS[talk]
+  theirs = family.peer.apply_chat_template(
+      messages, tools, return_dict=True, return_assistant_tokens_mask=True
+  )
+  spans = render(family.tokenizer, messages, tools)
+  ours = [int(span.trained) for span in spans for _ in span.ids]
+  assert ours == theirs["assistant_masks"]

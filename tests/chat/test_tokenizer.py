@@ -55,8 +55,10 @@ def test_sentencepiece_ids(name):
   )
   generator = random.Random(0)
   letters = "ab sum data/.0123é日 \t\n<>s</s>▁ﬁ"
-  texts = ["".join(generator.choices(letters, k=generator.randrange(40))) for _ in range(300)]
-  texts += ["</s>", "a</s>b", "<s>", "<unk>", "  x  ", " ", "[INST] x", "\n\n\n", *TEXTS[:9]]
+  lengths = [generator.randrange(40) for _ in range(300)]
+  texts = ["".join(generator.choices(letters, k=length)) for length in lengths]
+  texts += ["</s>", "a</s>b", "<s>", "<unk>", "  x  ", " ", "[INST] x", "\n\n\n"]
+  texts += TEXTS[:9]
   for text in texts:
     assert ours.encode(text) == reference.encode(text), text
   assert ours.eos_id == reference.eos_id() and ours.bos_id == reference.bos_id()
@@ -205,7 +207,8 @@ def test_own_files_round_trip(tmp_path):
 def test_text_never_becomes_a_control_token_of_the_vocabulary():
   """GGUF files and `ignore_merges` put control tokens among the model's pieces."""
   alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-  vocabulary = {piece: i for i, piece in enumerate([*alphabet, "<|im_start|>", "<|im_end|>"])}
+  pieces = [*alphabet, "<|im_start|>", "<|im_end|>"]
+  vocabulary = {piece: i for i, piece in enumerate(pieces)}
   backend = tokenizers.Tokenizer(
       models.BPE(vocab=vocabulary, merges=[], ignore_merges=True)
   )
@@ -255,3 +258,18 @@ def test_where_an_older_llama_tokenizer_adds_spaces(tmp_path):
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     own = Tokenizer.load(tmp_path)
     assert own.decode(prompt_ids(own, talk, None)) == f"[INST]{' ' * spaces}sum[/INST]"
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_unknown_characters_do_not_cut_a_text(kind):
+  model = pieces(model_type=kind, vocab_size=300, **IDENTITY)
+  own = Tokenizer(
+      sentencepiece_model.backend(model),
+      ChatTemplate("{{ messages[0].content }}</s>"),
+      named=sentencepiece_model.special_tokens(model),
+  )
+  reference = sentencepiece.SentencePieceProcessor(model_proto=model)
+  for text in ("sum ☃ column", "sum ☃ column</s> of ☃ data", "☃</s>☃"):
+    ids = prompt_ids(own, [{"role": "user", "content": text}], None)
+    assert ids == [*reference.encode(text), own.eos_id]
+    assert reference.unk_id() in ids

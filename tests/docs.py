@@ -1,0 +1,45 @@
+"""The commands of the pages of docs/, read out of them and run as a reader would."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.conftest import ROOT
+
+_BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: str) -> list[str]:
+  """The fenced `sh` blocks of docs/`page`, in order."""
+  found = _BLOCK.findall((ROOT / "docs" / page).read_text())
+  assert found, f"docs/{page} has no commands"
+  return found
+
+
+def run_block(block: str, folder: Path, *, timeout: float = 300) -> None:
+  """Runs one block in `folder`; its first command that fails is an error.
+
+  `python` is this one, and the repository's packages are importable from there.
+  """
+  python = folder / ".bin" / "python"
+  python.parent.mkdir(exist_ok=True)
+  # Not a link: Python finds its packages beside the name it is called by.
+  python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+  python.chmod(0o755)
+  done = subprocess.run(
+      ["sh", "-e", "-c", block],
+      cwd=folder,
+      env=os.environ
+      | {
+          "PATH": f"{python.parent}:{os.environ['PATH']}",
+          "PYTHONPATH": str(ROOT),
+      },
+      capture_output=True,
+      text=True,
+      timeout=timeout,
+  )
+  assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"

@@ -1,0 +1,48 @@
+"""Every command of the guides does what its page says."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from clawgym_jax.checkpoints import hf, peft, state
+from clawgym_jax.models import create
+from tests import docs
+from tests.checkpoints import test_gguf, test_peft
+from tests.checkpoints.conftest import logits, tokenizer  # noqa: F401
+from tests.checkpoints.test_hf import TOKENS
+
+
+def test_convert(tmp_path, tokenizer, logits):  # noqa: F811
+  chats = [
+      {
+          "messages": [
+              {"role": "user", "content": f"Count to {n}: what comes next?"},
+              {"role": "assistant", "content": " ".join(map(str, range(n)))},
+          ]
+      }
+      for n in range(2, 60)
+  ]
+  lines = "".join(json.dumps(chat) + "\n" for chat in chats)
+  (tmp_path / "chats.jsonl").write_text(lines)
+  gguf_model = create.tiny_llama(tokenizer.vocab_size)
+  test_gguf.write(tmp_path / "model.gguf", gguf_model, tokenizer)
+  first, *rest = docs.blocks("convert.md")
+  docs.run_block(first, tmp_path)
+  size = hf.load_config(tmp_path / "models" / "base").vocab_size
+  model = test_peft.trained(size)
+  states = test_peft.save_run(tmp_path / "run" / "checkpoints", model)
+  peft.write(tmp_path / "adapter", state.adapter(states, "models/base"))
+  for block in rest:
+    docs.run_block(block, tmp_path)
+  for folder in ("merged", "trained"):
+    again, _ = hf.load(tmp_path / "models" / folder)
+    np.testing.assert_allclose(
+        logits(again, TOKENS), logits(model, TOKENS), atol=1e-4
+    )
+  assert peft.read(tmp_path / "trained").config.rank == 3
+  plain = hf.load(tmp_path / "models" / "from_gguf")[0]
+  np.testing.assert_allclose(
+      logits(plain, TOKENS), logits(gguf_model, TOKENS), atol=0.05
+  )
