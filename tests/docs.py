@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +32,7 @@ def run_block(block: str, folder: Path, *, timeout: float = 300) -> None:
   # Not a link: Python finds its packages beside the name it is called by.
   python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
   python.chmod(0o755)
-  done = subprocess.run(
+  shell = subprocess.Popen(
       ["sh", "-e", "-c", block],
       cwd=folder,
       env=os.environ
@@ -38,8 +40,14 @@ def run_block(block: str, folder: Path, *, timeout: float = 300) -> None:
           "PATH": f"{python.parent}:{os.environ['PATH']}",
           "PYTHONPATH": str(ROOT),
       },
-      capture_output=True,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.STDOUT,
       text=True,
-      timeout=timeout,
+      start_new_session=True,
   )
-  assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
+  try:
+    said, _ = shell.communicate(timeout=timeout)
+    assert shell.returncode == 0, f"{block}\n{said}"
+  finally:
+    with contextlib.suppress(ProcessLookupError):
+      os.killpg(shell.pid, signal.SIGKILL)  # what a block that failed left running

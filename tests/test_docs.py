@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pytest
 
 from clawgym_jax.checkpoints import hf, peft, state
 from clawgym_jax.models import create
@@ -46,3 +47,18 @@ def test_convert(tmp_path, tokenizer, logits):  # noqa: F811
   np.testing.assert_allclose(
       logits(plain, TOKENS), logits(gguf_model, TOKENS), atol=0.05
   )
+
+
+@pytest.mark.timeout(900)
+def test_first_run(tmp_path):
+  for block in docs.blocks("first_run.md"):
+    docs.run_block(block, tmp_path)
+  best, sft = (
+      json.loads((tmp_path / "runs" / name / "summary.json").read_text())
+      for name in ("best", "eval")
+  )
+  assert best["mean"] == 1.0 and sft["planned"] == best["planned"] >= 10
+  assert sft["unscored"] == 0
+  assert "<html" in (tmp_path / "report.html").read_text()[:2000]
+  assert (tmp_path / "teacher.html").exists()
+  assert not (tmp_path / "engine.json").exists()
