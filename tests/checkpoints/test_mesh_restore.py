@@ -1,0 +1,101 @@
+"""Checkpoints of every format are laid out on any mesh, each device given its part."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+
+from clawgym_jax.checkpoints import hf, names
+from clawgym_jax.checkpoints.orbax import Checkpoints, TrainState
+from clawgym_jax.models import ModelConfig
+from clawgym_jax.parallel import make_mesh
+from tests.checkpoints.test_hf import FAMILIES
+
+MESHES = ({"fsdp": 2, "tensor": 2, "expert": 2}, {"fsdp": 8}, {"data": 4, "tensor": 2})
+
+
+def on_eight_devices(folder: str) -> None:
+  """Runs in a process of its own; fails by exception."""
+  assert jax.device_count() == 8
+  folder = Path(folder)
+  plain = {n: t.read() for n, t in hf.read(folder / "hf").tensors.items()}
+  for step, axes in enumerate(MESHES):
+    with jax.set_mesh(make_mesh(**axes)):
+      for source in ("hf", "orbax"):
+        model, _ = hf.load(folder / source)
+        split(model, axes)
+        compare(model, plain)
+      # And back: what lies on a mesh is written as the same bytes.
+      _, tokenizer = hf.load(folder / "hf")
+      hf.save(folder / "again", model, tokenizer)
+      for name, tensor in hf.read(folder / "again").tensors.items():
+        assert tensor.read().tobytes() == plain[name].tobytes(), name
+      # A state saved from one mesh is a checkpoint as any other.
+      state = TrainState(
+          step=step, params=nnx.state(model, nnx.Param), config=model.config.to_hf()
+      )
+      Checkpoints(folder / "run", keep=1).save(state)
+  from clawgym_jax.checkpoints import state as saved
+
+  found = saved.read(Checkpoints(folder / "run"), folder / "hf")
+  with jax.set_mesh(make_mesh(tensor=2, fsdp=4)):
+    compare(names.build(ModelConfig.from_hf(found.config), found.tensors), plain)
+
+
+def split(model, axes) -> None:
+  """Parameters lie as they say, and no device holds what it need not."""
+  for path, variable in nnx.to_flat_state(nnx.state(model, nnx.Param)):
+    value = variable[...]
+    spec = variable.get_metadata("out_sharding")
+    parts = [axes.get(axis, 1) for axis in spec if axis is not None]
+    shard = value.addressable_shards[0].data
+    assert shard.size * np.prod(parts, dtype=int) == value.size, path
+
+
+def compare(model, plain) -> None:
+  found = names.tensors(nnx.state(model, nnx.Param))
+  assert found.keys() == plain.keys()
+  for name, tensor in found.items():
+    np.testing.assert_array_equal(tensor.read(), plain[name], err_msg=name)
+
+
+@pytest.mark.parametrize("family", ["qwen3_moe", "gemma3_text"])
+def test_eight_devices(family, tmp_path, tokenizer):
+  size = -(-tokenizer.vocab_size // 8) * 8  # the axes must divide it
+  hf.save(tmp_path / "hf", FAMILIES[family](size, seed=7), tokenizer)
+  hf.write(tmp_path / "orbax", hf.read(tmp_path / "hf"), orbax=True)
+  code = f"from {__name__} import *; on_eight_devices({str(tmp_path)!r})"
+  flags = "--xla_force_host_platform_device_count=8"
+  done = subprocess.run(
+      [sys.executable, "-c", code],
+      env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+      capture_output=True,
+      text=True,
+      timeout=240,
+  )
+  assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_a_part_is_put_together_from_its_tensors_alone(tokenizer):
+  model = FAMILIES["qwen3_moe"](tokenizer.vocab_size)
+  tensors = names.tensors(nnx.state(model, nnx.Param))
+  read = []
+
+  def fetch(name: str) -> np.ndarray:
+    read.append(name)
+    return tensors[name].read()
+
+  part = (slice(1, 2), slice(2, 5), slice(0, 16), slice(None))
+  path = ("model", "layers", "mlp", "experts", "gate_proj", "weight")
+  found = names._assemble(path, (2, 8, 32, 64), part, fetch, np.float32)
+  whole = model.model.layers.mlp.experts.gate_proj.weight[...]
+  np.testing.assert_array_equal(found, np.asarray(whole)[part])
+  at = "model.layers.1.mlp.experts"
+  assert read == [f"{at}.{expert}.gate_proj.weight" for expert in (2, 3, 4)]
