@@ -20,7 +20,9 @@ from sandbox.gateway.errors import bad_request
 Message = dict[str, Any]
 
 _ROLES = ("system", "user", "assistant", "tool")
-_KEPT = ("role", "content", "tool_calls", "tool_call_id", "name")
+_KEPT = (
+    "role", "content", "tool_calls", "tool_call_id", "name", "reasoning_content"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,13 @@ import urllib.request
 
 import aiohttp
 import pytest
+from flax import nnx
 
 from clawgym_jax.chat import vocabulary
 from clawgym_jax.chat.tokenizer import Tokenizer
 from clawgym_jax.checkpoints import hf
 from clawgym_jax.models.create import tiny_llama
+from clawgym_jax.models.fingerprint import fingerprint
 from tests.serve.conftest import prompt, training_logprobs
 
 START = 120  # seconds; compiles on a busy machine
@@ -86,8 +88,14 @@ def post(url, body):
 
 
 def test_info_and_tokenizer(server, checkpoint):
+  model = hf.load(checkpoint)[0]
   assert get(server + "/info") == {
-      "kind": "tokens", "model": "tiny", "max_len": 64, "policy_version": 5
+      "kind": "tokens",
+      "model": "tiny",
+      "max_len": 64,
+      "policy_version": 5,
+      "weights": fingerprint(nnx.state(model, nnx.Param)),
+      "compute_dtype": "float32",
   }
   sent = Tokenizer.from_files(get(server + "/tokenizer"))
   text = "sum 12 numbers <|im_end|>"
