@@ -18,11 +18,14 @@ import numpy as np
 import orbax.checkpoint as ocp
 import tensorstore as ts
 
+from clawgym_jax.checkpoints.folder import sync
 from clawgym_jax.checkpoints.tensors import Tensor
 from clawgym_jax.contracts.errors import UserError
 
 FOLDER = "weights"
 _IN_FLIGHT = 256 << 20
+_CHUNK = 16 << 20
+"""Bytes of rows that are stored together: buffers of this size are used again."""
 _ZARR = "/.zarray"
 
 
@@ -44,7 +47,12 @@ class _Streamed(ocp.type_handlers.NumpyHandler):
       await self._changed.wait_for(lambda: self._free >= size)
       self._free -= size
     array = np.require(value.read(), requirements="CA")
-    await super()._open_and_write(array, tspec, ts_context)
+    # Not synced one by one: `write` syncs all once they are there.
+    context = ts.Context({"file_io_sync": False}, ts_context)
+    if array.nbytes > _CHUNK:
+      rows = max(_CHUNK // (array.nbytes // len(array)), 1)
+      tspec["metadata"]["chunks"] = [rows, *array.shape[1:]]
+    await super()._open_and_write(array, tspec, context)
     del array
     self._done(value.nbytes)
     async with self._changed:
@@ -58,7 +66,10 @@ def write(
     *,
     done: Callable[[int], Any] = lambda nbytes: None,
 ) -> None:
-  """Saves `tensors` below a model folder; `done` is told of bytes written."""
+  """Saves `tensors` below a model folder and returns once they are on the disk.
+
+  `done` is told of bytes as they are written.
+  """
   registry = ocp.type_handlers.create_type_handler_registry(
       (Tensor, _Streamed(done))
   )
@@ -67,6 +78,8 @@ def write(
   )
   with ocp.Checkpointer(handler) as saver:
     saver.save(directory / FOLDER, args=ocp.args.PyTreeSave(tensors))
+  for path in (directory / FOLDER).rglob("*"):
+    sync(path)
 
 
 def read(directory: Path) -> dict[str, Tensor]:

@@ -118,8 +118,11 @@ def serving_params(
   """Parameters of a scanned model, cast to `dtype` and split layer by layer.
 
   Adapters, if `lora` says there are some, are merged into their weights. Pure:
-  jit it to convert fresh training weights between two decode steps.
+  jit it to convert fresh training weights between two decode steps. Raises
+  ValueError where there are adapters and `lora` does not say so.
   """
+  if lora is None and any("lora_A" in path for path, _ in nnx.to_flat_state(params)):
+    raise ValueError("the parameters have adapters: give the model's `lora`")
   values = nnx.to_pure_dict(params)
   if lora is not None:
     values = merge(values, lora.scale)

@@ -107,6 +107,8 @@ def test_a_serving_copy_is_merged():
   serving = create.serving_copy(model, jnp.float32)
   assert not jax.tree.leaves(nnx.state(serving, nnx.LoRAParam))
   np.testing.assert_allclose(hidden_of(serving), hidden_of(model), atol=2e-5)
+  with pytest.raises(ValueError, match="adapters"):
+    create.serving_params(nnx.state(model, nnx.Param), jnp.float32)
 
 
 def test_merged_leaves_a_plain_model():

@@ -175,6 +175,8 @@ class Experts(nnx.Module):
         part,
         in_specs=(spec, spec, spec, (split[0], split[0], split[1])),
         out_specs=spec,
+        # A Pallas kernel does not say over which axes its result differs.
+        check_vma=_ragged_dot() is jax.lax.ragged_dot,
     )(x, chosen, shares, weights)
 
 
