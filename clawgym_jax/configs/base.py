@@ -30,6 +30,18 @@ def one_of(default: str, *options: str) -> Any:
 
 
 @dataclass(frozen=True)
+class Lora:
+  """Low-rank adapters in the linear layers; rank 0 trains every weight instead.
+
+  `targets` are the layers' last names, with commas between them.
+  """
+
+  rank: int = within(0, 0, 4096)
+  alpha: float = within(32.0, 1e-6, 1e6)
+  targets: str = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
+
+
+@dataclass(frozen=True)
 class ModelSource:
   """Where the weights and the vocabulary come from, and how they compute.
 
@@ -41,6 +53,7 @@ class ModelSource:
   compute_dtype: str = one_of("float32", "float32", "bfloat16")
   remat: str = one_of("none", "none", "dots", "full")  # what backward recomputes
   vocab_size: int = within(512, 300, 200_000)  # of `tiny` alone
+  lora: Lora = Lora()
 
 
 @dataclass(frozen=True)
@@ -74,6 +87,7 @@ class Mesh:
 
   data: int = within(-1, -1, 1 << 16)
   fsdp: int = within(1, 1, 1 << 16)
+  expert: int = within(1, 1, 1 << 16)
   tensor: int = within(1, 1, 1 << 16)
 
 

@@ -117,6 +117,8 @@ def serving_params(
 ) -> nnx.State:
   """Parameters of a scanned model, cast to `dtype` and split layer by layer.
 
+  Routers of mixtures stay as they are.
+
   Adapters, if `lora` says there are some, are merged into their weights. Pure:
   jit it to convert fresh training weights between two decode steps. Raises
   ValueError where there are adapters and `lora` does not say so.
@@ -132,7 +134,14 @@ def serving_params(
       index: jax.tree.map(lambda leaf, i=index: leaf[i], stacked)
       for index in range(count)
   }
-  return jax.tree.map(lambda leaf: nnx.Param(leaf.astype(dtype)), nnx.State(values))
+
+  def served(path: tuple[Any, ...], leaf: jax.Array) -> nnx.Param:
+    # A router's product is float32 in training too: rounded, it would choose
+    # other experts than the trainer scores.
+    router = [key.key for key in path][-3:] == ["mlp", "gate", "weight"]
+    return nnx.Param(leaf if router else leaf.astype(dtype))
+
+  return nnx.State(jax.tree.map_with_path(served, values))
 
 
 def serving_copy(model: CausalLM, dtype: jnp.dtype) -> CausalLM:

@@ -5,7 +5,8 @@ older is refused by the pool. The engine and the trainer live in this process,
 the agents in another. A save at step n holds weights and optimizer after n
 steps; the same command continues from the last whole save with fresh
 rollouts. OUT holds run.json, metrics.jsonl, checkpoints/, the pools and logs
-of the rollouts and, at the end, hf/, a Hugging Face folder.
+of the rollouts and, at the end, hf/, a Hugging Face folder, and adapter/ where
+adapters were trained.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 from flax import nnx
 
 from clawgym_jax import cli
-from clawgym_jax.checkpoints import hf, orbax
+from clawgym_jax.checkpoints import orbax
 from clawgym_jax.configs.base import RlConfig
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.task import list_tasks
@@ -34,7 +35,7 @@ from clawgym_jax.rl.rows import Experience, experience
 from clawgym_jax.serve import Engine
 from clawgym_jax.sft.optimizer import learning_rate
 from clawgym_jax.sft.session import Metrics, StopSignals, claim_folder, shown
-from clawgym_jax.sft.setup import load_model, mesh_of
+from clawgym_jax.sft.setup import described, hand_over, load_model, mesh_of
 from clawgym_jax.sft.updates import Watch
 
 
@@ -82,7 +83,7 @@ def train(config: RlConfig) -> dict[str, Any]:
                 step=done,
                 params=learner.params,
                 optimizer=learner.optimizer,
-                config=model.config.to_hf(),
+                config=described(model),
             )
         )
         saved = done
@@ -120,7 +121,8 @@ def train(config: RlConfig) -> dict[str, Any]:
             stop.raise_if_requested()
         finally:
           save()
-    hf.save(out / "hf", nnx.merge(graphdef, learner.params), tokenizer)
+    trained = nnx.merge(graphdef, learner.params)
+    hand_over(out, trained, tokenizer, saves, config.model.source)
   return _summary(out, metrics, watch)
 
 

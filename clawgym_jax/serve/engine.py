@@ -103,6 +103,7 @@ class Engine:
     self._programs = Programs(
         model.config,
         dtype,
+        lora=model.lora,
         slots=slots,
         max_len=max_len,
         steps=decode_steps,

@@ -20,6 +20,7 @@ from clawgym_jax.models.cache import KVCache, init_cache
 from clawgym_jax.models.causal_lm import CausalLM
 from clawgym_jax.models.config import ModelConfig
 from clawgym_jax.models.create import serving_graphdef, serving_params
+from clawgym_jax.models.layers.lora import LoraConfig
 from clawgym_jax.parallel.compiles import CompileCount
 from clawgym_jax.serve.requests import MAX_STOP_IDS
 from clawgym_jax.serve.sampling import sample
@@ -87,6 +88,7 @@ class Programs:
       config: ModelConfig,
       compute_dtype: jnp.dtype,
       *,
+      lora: LoraConfig | None = None,
       slots: int,
       max_len: int,
       steps: int,
@@ -105,7 +107,9 @@ class Programs:
     self._params_tree = None  # set by the first `convert`
     # Copies even where the dtype stays: the trainer may donate its own arrays.
     self._convert_jit = jax.jit(
-        lambda params: jax.tree.map(jnp.copy, serving_params(params, compute_dtype))
+        lambda params: jax.tree.map(
+            jnp.copy, serving_params(params, compute_dtype, lora)
+        )
     )
     self._compiles: CompileCount | None = None  # from `warm_up` on
     self._copy_jit = jax.jit(self._copy, donate_argnums=0)

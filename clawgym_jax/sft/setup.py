@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +14,14 @@ import numpy as np
 
 from clawgym_jax.chat import vocabulary
 from clawgym_jax.chat.tokenizer import Tokenizer
+from clawgym_jax.checkpoints import hf, peft, state
 from clawgym_jax.checkpoints import source as checkpoint
-from clawgym_jax.configs.base import Mesh, ModelSource
+from clawgym_jax.checkpoints.orbax import Checkpoints
+from clawgym_jax.configs.base import Lora, Mesh, ModelSource
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.models import create
 from clawgym_jax.models.causal_lm import CausalLM
+from clawgym_jax.models.layers.lora import LoraConfig
 from clawgym_jax.parallel.mesh import BATCH, make_mesh
 
 
@@ -26,7 +32,11 @@ def load_model(
 
   `texts` gives what the vocabulary of a `tiny` model is trained on.
   """
-  kw = {"compute_dtype": jnp.dtype(source.compute_dtype), "remat": source.remat}
+  kw = {
+      "compute_dtype": jnp.dtype(source.compute_dtype),
+      "remat": source.remat,
+      "lora": _adapters(source.lora),
+  }
   if source.source == "tiny":
     tokenizer = vocabulary.train(texts(), source.vocab_size)
     return create.tiny_qwen3(tokenizer.vocab_size, seed=seed, **kw), tokenizer
@@ -35,13 +45,38 @@ def load_model(
   )
 
 
+def _adapters(lora: Lora) -> LoraConfig | None:
+  if not lora.rank:
+    return None
+  return LoraConfig(
+      rank=lora.rank, alpha=lora.alpha, targets=tuple(lora.targets.split(","))
+  )
+
+
+def described(model: CausalLM) -> dict[str, Any]:
+  """The model's config as saved states hold it: with its adapters' settings."""
+  adapters = {} if model.lora is None else {"lora": dataclasses.asdict(model.lora)}
+  return model.config.to_hf() | adapters
+
+
+def hand_over(
+    out: Path, model: CausalLM, tokenizer: Tokenizer, saves: Checkpoints, base: str
+) -> None:
+  """Writes hf/, the whole model, and adapter/ where adapters were trained."""
+  hf.save(out / "hf", create.merged(model), tokenizer)
+  if model.lora is not None:
+    peft.write(out / "adapter", state.adapter(saves, base))
+
+
 @contextlib.contextmanager
 def mesh_of(config: Mesh, rows: int) -> Iterator[jax.sharding.Mesh | None]:
   """The mesh over all devices, in use while the block runs; None on one device.
 
   `rows` are those of a micro-batch, which the mesh must be able to split.
   """
-  mesh = make_mesh(data=config.data, fsdp=config.fsdp, tensor=config.tensor)
+  mesh = make_mesh(
+      data=config.data, fsdp=config.fsdp, expert=config.expert, tensor=config.tensor
+  )
   if mesh.size == 1:
     yield None
     return

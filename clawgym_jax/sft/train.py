@@ -4,7 +4,7 @@ A step takes a batch, sums gradients over its micro-batches and updates. A save
 at step n holds weights, optimizer, the data iterator's position and how many
 steps the run is to have; the same command continues from the last whole save
 with the same batches. OUT holds run.json, metrics.jsonl, checkpoints/ and, at
-the end, hf/, a Hugging Face folder.
+the end, hf/, a Hugging Face folder, and adapter/ where adapters were trained.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from flax import nnx
 
 from clawgym_jax import cli
-from clawgym_jax.checkpoints import hf, orbax
+from clawgym_jax.checkpoints import orbax
 from clawgym_jax.configs.base import SftConfig
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.data import chats
@@ -32,7 +32,7 @@ from clawgym_jax.sft.budget import Budget
 from clawgym_jax.sft.optimizer import learning_rate
 from clawgym_jax.sft.scores import supervised_loss
 from clawgym_jax.sft.session import Metrics, StopSignals, claim_folder, shown
-from clawgym_jax.sft.setup import load_model, mesh_of, place
+from clawgym_jax.sft.setup import described, hand_over, load_model, mesh_of, place
 from clawgym_jax.sft.updates import Updates, Watch
 
 
@@ -91,7 +91,7 @@ def train(config: SftConfig) -> dict[str, Any]:
               params=params,
               optimizer=optimizer,
               data={"batches": batches.state, "steps": budget.settled},
-              config=model.config.to_hf(),
+              config=described(model),
           )
       )
       release_memory()
@@ -127,7 +127,8 @@ def train(config: SftConfig) -> dict[str, Any]:
         if done % config.saving.every_steps == 0 or done == budget.steps or stop.requested:
           save()
         stop.raise_if_requested()
-    hf.save(out / "hf", nnx.merge(graphdef, params), tokenizer)
+    trained = nnx.merge(graphdef, params)
+    hand_over(out, trained, tokenizer, saves, config.model.source)
   return _summary(out, metrics, corpus, watch)
 
 

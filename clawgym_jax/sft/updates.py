@@ -1,10 +1,11 @@
 """From a summed loss to optimizer steps, with as many micro-batches as need be.
 
 The loss of an update is the sum over its micro-batches divided by one
-`denominator`, so that splitting a batch changes nothing but memory. An update
-whose gradient is not finite leaves weights and optimizer as they were and
-says so. Weights and optimizer state are donated to `apply`: they are gone
-afterwards.
+`denominator`, so that splitting a batch changes nothing but memory. Where a
+model has adapters, they alone have gradients and optimizer state; the other
+weights pass through. An update whose gradient is not finite leaves weights and
+optimizer as they were and says so. Weights and optimizer state are donated to
+`apply`: they are gone afterwards.
 """
 
 from __future__ import annotations
@@ -49,36 +50,43 @@ class Updates:
   ):
     optimizer = transformation(config)
 
-    def loss_and_sums(params, batch, denominator):
-      total, sums = loss(nnx.merge(graphdef, params), batch)
+    def loss_and_sums(trained, rest, batch, denominator):
+      total, sums = loss(nnx.merge(graphdef, trained, rest), batch)
       return total / denominator, sums
 
     def add(sums, params, batch, denominator):
-      added = jax.grad(loss_and_sums, has_aux=True)(params, batch, denominator)
-      return jax.tree.map(jnp.add, sums, added)
+      gradients = jax.grad(loss_and_sums, has_aux=True)
+      return jax.tree.map(
+          jnp.add, sums, gradients(*_split(params), batch, denominator)
+      )
 
     def zeros(params, batch):
-      _, reported = jax.eval_shape(loss_and_sums, params, batch, 1.0)
-      return jax.tree.map(jnp.zeros_like, (params, reported))
+      trained, rest = _split(params)
+      _, reported = jax.eval_shape(loss_and_sums, trained, rest, batch, 1.0)
+      return jax.tree.map(jnp.zeros_like, (trained, reported))
+
+    def initial(params):
+      return optimizer.init(_split(params)[0])
 
     def apply(params, state, grads, rate):
+      trained, rest = _split(params)
       norm = optax.tree.norm(grads)
 
-      def update(params, state, grads):
-        steps, state = optimizer.update(grads, state, params)
-        return jax.tree.map(lambda p, u: p - rate * u, params, steps), state
+      def update(trained, state, grads):
+        steps, state = optimizer.update(grads, state, trained)
+        return jax.tree.map(lambda p, u: p - rate * u, trained, steps), state
 
-      params, state = jax.lax.cond(
-          jnp.isfinite(norm), update, lambda p, s, _: (p, s), params, state, grads
+      trained, state = jax.lax.cond(
+          jnp.isfinite(norm), update, lambda p, s, _: (p, s), trained, state, grads
       )
-      return params, state, norm
+      return nnx.merge_state(trained, rest), state, norm
 
-    layouts = None, None, None
+    layouts, sums = (None, None, None), None
     if mesh is not None:
-      layouts = _layouts(optimizer, params, mesh)
-    weights, moments, everywhere = layouts
-    sums = weights, everywhere
-    self.initial = jax.jit(optimizer.init, out_shardings=moments)
+      trained, _ = _split(params)
+      layouts = _layouts(optimizer, params, trained, mesh)
+      sums = jax.tree.map(lambda param: param.sharding, trained), layouts[2]
+    self.initial = jax.jit(initial, out_shardings=layouts[1])
     self._zeros = jax.jit(zeros, out_shardings=sums)
     self._add = jax.jit(add, donate_argnums=0, out_shardings=sums)
     self.apply = jax.jit(apply, donate_argnums=(0, 1), out_shardings=layouts)
@@ -93,16 +101,25 @@ class Updates:
     return self._add(sums, params, batch, denominator)
 
 
+def _split(params: nnx.State) -> tuple[nnx.State, nnx.State]:
+  """What is trained, and the rest: the adapters where there are some, else all."""
+  adapters, rest = nnx.split_state(params, nnx.LoRAParam, ...)
+  return (adapters, rest) if jax.tree.leaves(adapters) else (rest, adapters)
+
+
 def _layouts(
-    optimizer: optax.GradientTransformation, params: nnx.State, mesh: jax.sharding.Mesh
+    optimizer: optax.GradientTransformation,
+    params: nnx.State,
+    trained: nnx.State,
+    mesh: jax.sharding.Mesh,
 ) -> tuple[Any, Any, Any]:
   """Shardings of weights, optimizer state and norm: moments lie as their weights."""
   everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
   state = optax.tree.map_params(
       optimizer,
       lambda _, param: param.sharding,
-      jax.eval_shape(optimizer.init, params),
-      params,
+      jax.eval_shape(optimizer.init, trained),
+      trained,
       transform_non_params=lambda _: everywhere,
   )
   return jax.tree.map(lambda param: param.sharding, params), state, everywhere
