@@ -76,9 +76,9 @@ def write(
   syncing: list[Future[None]] = []
 
   def flush() -> None:
-    for path in directory.rglob("*"):
-      if path.name not in synced and path.is_file():
-        with contextlib.suppress(FileNotFoundError):  # Orbax renames its folder
+    with contextlib.suppress(FileNotFoundError):  # Orbax renames its folder
+      for path in directory.rglob("*"):
+        if path.name not in synced and path.is_file():
           sync(path)
           synced.add(path.name)
 
