@@ -9,8 +9,10 @@ not compressed: trained weights gain little and cost the time of it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +49,7 @@ class _Streamed(ocp.type_handlers.NumpyHandler):
       await self._changed.wait_for(lambda: self._free >= size)
       self._free -= size
     array = np.require(value.read(), requirements="CA")
-    # Not synced one by one: `write` syncs all once they are there.
+    # Not waited for one by one: `write` syncs what is there meanwhile.
     context = ts.Context({"file_io_sync": False}, ts_context)
     if array.nbytes > _CHUNK:
       rows = max(_CHUNK // (array.nbytes // len(array)), 1)
@@ -70,16 +72,33 @@ def write(
 
   `done` is told of bytes as they are written.
   """
+  synced: set[str] = set()
+  syncing: list[Future[None]] = []
+
+  def flush() -> None:
+    with contextlib.suppress(FileNotFoundError):  # Orbax renames its folder
+      for path in directory.rglob("*"):
+        if path.name not in synced and path.is_file():
+          sync(path)
+          synced.add(path.name)
+
+  def written(nbytes: int) -> None:
+    done(nbytes)
+    if not syncing or syncing[-1].done():
+      syncing.append(background.submit(flush))
+
   registry = ocp.type_handlers.create_type_handler_registry(
-      (Tensor, _Streamed(done))
+      (Tensor, _Streamed(written))
   )
   handler = ocp.PyTreeCheckpointHandler(
       type_handler_registry=registry, use_compression=False
   )
-  with ocp.Checkpointer(handler) as saver:
+  with ThreadPoolExecutor(1) as background, ocp.Checkpointer(handler) as saver:
     saver.save(directory / FOLDER, args=ocp.args.PyTreeSave(tensors))
+    for task in syncing:
+      task.result()
   for path in (directory / FOLDER).rglob("*"):
-    sync(path)
+    sync(path)  # those that changed since, and the folders
 
 
 def read(directory: Path) -> dict[str, Tensor]:
