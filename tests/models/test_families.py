@@ -9,13 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import torch
 from flax import nnx
 
 from clawgym_jax.models import create
 from clawgym_jax.models.cache import init_cache
 from clawgym_jax.models.logprobs import token_logprobs
 from tests.models import peer
+
+torch = pytest.importorskip("torch")
 
 TIME = 24
 TOKENS = np.random.default_rng(1).integers(1, peer.VOCAB, (3, TIME))

@@ -16,8 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import torch
-import transformers
 from flax import nnx
 
 from clawgym_jax.checkpoints import gguf
@@ -25,6 +23,9 @@ from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.models import create
 from clawgym_jax.models.cache import init_cache
 from clawgym_jax.models.logprobs import token_logprobs
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 PROMPTS = [
