@@ -6,11 +6,11 @@ initial values make logits so small that a wrong mask hardly shows.
 
 from __future__ import annotations
 
-import pytest
 from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from flax import nnx
 
 from clawgym_jax.models import CausalLM, ModelConfig, create
