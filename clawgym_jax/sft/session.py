@@ -10,7 +10,6 @@ exit that the shell can tell from a failure.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import signal
 import sys
@@ -23,6 +22,7 @@ from typing import Any
 import jax
 
 from clawgym_jax.configs import base
+from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import append_line, read_lines, write_atomic
 from clawgym_jax.contracts.runs import only_writer, same_run
@@ -61,7 +61,7 @@ class Metrics:
     self.path = path
     kept = [line for line in read_lines(path) if line.get("step", 0) <= done]
     if path.exists():
-      write_atomic(path, "".join(json.dumps(line) + "\n" for line in kept))
+      write_atomic(path, "".join(json_text.dump(line) + "\n" for line in kept))
     self.lines = kept
 
   def write(self, line: dict[str, Any]) -> dict[str, Any]:
