@@ -348,6 +348,7 @@ class Demo:
   def _serving(
       self, module: str, **flags: object
   ) -> contextlib.AbstractContextManager[children.Server]:
+    _say(f"starting {module}")
     ready = self.out / f"{module}.ready"
     return children.serving(module, flags, ready, self._log(module))
 
