@@ -24,9 +24,13 @@ class Counted(NodeTransformer):
     return node
 
   def visit_Macro(self, node: Any) -> Any:
-    return self._with_turn(self.generic_visit(node))
+    node = self.generic_visit(node)
+    return self._with_turn(node, *node.defaults)
 
-  visit_CallBlock = visit_Block = visit_Macro
+  visit_CallBlock = visit_Macro
+
+  def visit_Block(self, node: Any) -> Any:
+    return self._with_turn(self.generic_visit(node))
 
   def visit_Compare(self, node: Any) -> Any:
     node = self.generic_visit(node)
@@ -52,8 +56,8 @@ class Counted(NodeTransformer):
   def visit_Tuple(self, node: Any) -> Any:
     return node if node.ctx != "load" else self.visit_List(node)
 
-  def _with_turn(self, node: Any) -> Any:
-    count = _turn(node.body, node.lineno)
+  def _with_turn(self, node: Any, *more: Any) -> Any:
+    count = _turn([*node.body, *more], node.lineno)
     node.body.insert(0, nodes.ExprStmt(count, lineno=node.lineno))
     return node
 

@@ -38,7 +38,7 @@ _REFUSED_FILTERS = (
 )  # fmt: skip
 # Filters that take the same time for every value, that go through its elements
 # once, and that compare them; all others read all of what they are given.
-_QUICK_FILTERS = {"attr", "count", "d", "default", "first", "last", "length"}
+_QUICK_FILTERS = {"count", "d", "default", "first", "last", "length"}
 _LIST_FILTERS = {
     "items", "join", "list", "map", "reject", "rejectattr", "reverse", "select",
     "selectattr", "sum",
@@ -150,8 +150,7 @@ class _Environment(ImmutableSandboxedEnvironment):
     return wrapped
 
   def getitem(self, obj: Any, argument: Any) -> Any:
-    if not isinstance(argument, (str, int)):
-      work.running().weigh(argument)  # a tuple is hashed
+    work.running().weigh(argument)  # it is hashed, and put into errors
     return super().getitem(obj, argument)
 
   def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:

@@ -98,6 +98,14 @@ ENDLESS = {
   "equal lists": AGAIN.format("{{ l == l + [] }}"),
   "filtered turns": AGAIN.format("{% for x in range(100000) if false %}{% endfor %}"),
   "much code a turn": AGAIN.format("{% set k = i %}" * 999),
+  "much code in defaults": "{% macro f(k=[" + "j," * 999 + "]) %}{% endmacro %}"
+  "{% for i in range(99999) %}{{ f() }}{% endfor %}",
+  "long names": AGAIN.format("{% set k = i[s] %}"),
+  "attr": AGAIN.format("{% set k = i | attr(s) %}"),
+  "blocks of blocks": "".join(
+      f"{{% block b{i} %}}{{{{ self.b{i + 1}() ~ self.b{i + 1}() }}}}"
+      "{% endblock %}" for i in range(60)
+  ) + "{% block b60 %}{% endblock %}",
   "many arguments": AGAIN.format("{{ cycler(*l).next() }}"),
   "long path": AGAIN.format("{% set k = s[:9999] | list | map(attribute='0.' * 99) | list %}"),
   "many fields": AGAIN.format("{{ ('{0}' * 9999).format(s) }}"),
