@@ -5,8 +5,8 @@ can't show what a template does to turns further back: dropping old calls,
 cutting old results, keeping the last few messages, counting turns. So for each
 kind of conversation a made-up one, as long as the real one and longer, is laid
 out at its questions and tool results: each text must start with the one before,
-and equal turns must be written alike wherever they stand. What a template does
-beyond some 8,000 characters of one message is not seen.
+and equal turns must be written alike wherever they stand. Not seen is what a
+template does beyond some 8,000 characters of one message, or for its words.
 """
 
 from __future__ import annotations

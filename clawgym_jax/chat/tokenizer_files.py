@@ -33,11 +33,14 @@ def read(directory: Path) -> dict[str, str]:
   """The contents of a model folder's files; `UserError` without a vocabulary."""
   paths = [directory / name for name in _TEXTS]
   paths += sorted((directory / _TEMPLATES).glob("*.jinja"))
-  files = {
-      path.relative_to(directory).as_posix(): path.read_bytes().decode()
-      for path in paths
-      if path.is_file()
-  }
+  files = {}
+  for path in paths:
+    if path.is_file():
+      try:
+        text = path.read_bytes().decode()
+      except UnicodeDecodeError as error:
+        raise UserError(f"{path} is damaged ({error}): copy it again") from None
+      files[path.relative_to(directory).as_posix()] = text
   if (directory / MODEL).is_file():
     files[MODEL] = (directory / MODEL).read_bytes().decode("latin-1")
   if not files.keys() & {BACKEND, MODEL}:

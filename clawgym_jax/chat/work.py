@@ -2,11 +2,11 @@
 
 Two accounts: steps, which are turns, calls and elements of lists that were gone
 through, and characters, which are text that was read or made and values that
-were looked into. An operation pays before it runs, by the sizes of what it is
-given, so no single one can take long. The count is of what a template does and
-the same on every machine.
+were looked into. An operation pays by the sizes of what it is given, so no single one can
+take long. The count is of what a template does and the same on every machine.
 
-Not covered: numbers made up so that their hashes collide, as keys of a mapping.
+Not covered: numbers made up so that their hashes collide, as keys of a mapping;
+and reading a template's source, which its length alone bounds.
 """
 
 from __future__ import annotations

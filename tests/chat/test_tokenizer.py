@@ -216,6 +216,9 @@ def test_missing_and_damaged_vocabularies_are_named(tmp_path):
   (tmp_path / "tokenizer.model").write_bytes(b"no model")
   with pytest.raises(UserError, match="sentencepiece model is damaged"):
     Tokenizer.load(tmp_path)
+  (tmp_path / "tokenizer.json").write_bytes(b"\xff")
+  with pytest.raises(UserError, match="tokenizer.json is damaged"):
+    Tokenizer.load(tmp_path)
   words = pieces(model_type="word", vocab_size=100)
   with pytest.raises(UserError, match="words or characters"):
     sentencepiece_model.backend(words)
