@@ -19,19 +19,21 @@ from clawgym_jax.checkpoints.folder import sync
 from clawgym_jax.checkpoints.tensors import Tensor, append
 from clawgym_jax.checkpoints.weights import FOLDER, chunk
 
+_OPEN = 64
+
 
 class _Streamed(ocp.type_handlers.NumpyHandler):
   """Writes tensors one after another; Orbax's own handler holds all in memory.
 
-  A file is on its way to the disk while the next one is written. After one that
-  fails no more are written.
+  Up to `_OPEN` files are on their way to the disk while the next is written. After
+  one that fails no more are written.
   """
 
   def __init__(self, done: Callable[[int], Any], background: Executor):
     super().__init__(deepcopy_host_arrays=False)
     self._done = done
     self._background = background
-    self._syncing: Future[None] | None = None
+    self.syncing: list[Future[None]] = []
     self._stopped = False
 
   async def _open_and_write(self, value: Tensor, tspec: Any, ts_context: Any) -> None:
@@ -39,13 +41,15 @@ class _Streamed(ocp.type_handlers.NumpyHandler):
     if self._stopped:
       return
     self._stopped = True
-    ts.open(ts.Spec(tspec), create=True, open=True, context=ts_context).result()
+    # Syncing each description by itself would wait for all values before it.
+    context = ts.Context({"file_io_sync": False}, ts_context)
+    ts.open(ts.Spec(tspec), create=True, open=True, context=context).result()
     path = Path(tspec["kvstore"]["path"]) / chunk(value.shape)
     file = open(path, "wb", buffering=0)
     append(file.fileno(), value)
-    if self._syncing is not None:
-      self._syncing.result()
-    self._syncing = self._background.submit(_finish, file)
+    self.syncing.append(self._background.submit(_finish, file))
+    if len(self.syncing) > _OPEN:
+      self.syncing[-_OPEN].result()
     self._done(value.nbytes)
     self._stopped = False
 
@@ -61,16 +65,17 @@ def write(
   `done` is told of bytes as they are written.
   """
   with ThreadPoolExecutor(1) as background:
-    registry = ocp.type_handlers.create_type_handler_registry(
-        (Tensor, _Streamed(done, background))
-    )
+    streamed = _Streamed(done, background)
+    registry = ocp.type_handlers.create_type_handler_registry((Tensor, streamed))
     handler = ocp.PyTreeCheckpointHandler(
         type_handler_registry=registry, use_ocdbt=False, use_compression=False
     )
     with ocp.Checkpointer(handler) as saver:
       saver.save(directory / FOLDER, args=ocp.args.PyTreeSave(tensors))
+    for task in streamed.syncing:
+      task.result()
   for path in (directory / FOLDER).rglob("*"):
-    sync(path)  # Orbax's own files, and the folders
+    sync(path)  # Orbax's files, and the folders
 
 
 def _finish(file: BinaryIO) -> None:

@@ -4,7 +4,8 @@ The conversion is a process of its own. Its memory is sampled every 5 ms from
 /proc: RssAnon, what it allocated, and VmHWM, the most that was ever resident,
 pages of mapped files included. A copy is Python's `shutil.copyfile` of the same
 files followed by fsync, as the conversion ends with fsync. Times are of the
-whole process, starting Python and importing JAX included.
+whole process, starting Python and importing JAX (and Orbax) included: 1.2 (1.8)
+seconds of one CPU, which is what stands above a copy's time.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ CONFIG = ModelConfig(
 )
 GIB = 1 << 30
 SHARD = 1_000_000_000
-ROUNDS = 2  # the best of each: the machine's own noise only adds
+ROUNDS = 3  # the best of each, a copy a conversion: the machine's noise only adds
 
 
 def generate(directory) -> None:
@@ -107,7 +108,7 @@ def test_four_gigabytes(tmp_path):
       "huggingface -> orbax": ("source", "orbax", "--format=orbax"),
       "orbax -> huggingface": ("orbax", "back"),
   }
-  copies, times = [], {kind: [] for kind in kinds}
+  copies, times = ({kind: [] for kind in kinds} for _ in range(2))
   for turn in range(ROUNDS):
     for kind, (start, end, *options) in kinds.items():
       seconds = copy(source, tmp_path / "copy")
@@ -116,7 +117,7 @@ def test_four_gigabytes(tmp_path):
       os.sync()
       took, anonymous, resident = convert(tmp_path / start, tmp_path / end, *options)
       os.sync()
-      copies.append(seconds)
+      copies[kind].append(seconds)
       times[kind].append(took)
       print(
           f"\n{kind} (turn {turn}): {total / 1e9:.2f} GB, copy {seconds:.1f} s, conversion"
@@ -133,7 +134,7 @@ def test_four_gigabytes(tmp_path):
       assert np.array_equal(
           again[name].read().view(np.uint16), tensor.read().view(np.uint16)
       ), name
-  ratios = {kind: min(took) / min(copies) for kind, took in times.items()}
+  ratios = {kind: min(times[kind]) / min(copies[kind]) for kind in kinds}
   print("\n" + "; ".join(f"{kind}: {ratio:.2f}" for kind, ratio in ratios.items()))
   for kind, ratio in ratios.items():
     assert ratio <= 2, (kind, ratios)
