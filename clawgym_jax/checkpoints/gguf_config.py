@@ -49,7 +49,8 @@ def read(path: Path, fields: dict[str, Any], stored: dict[str, Any]) -> ModelCon
   if "token_embd.weight" not in stored:
     raise UserError(f"{path} has no tensor token_embd.weight")
 
-  left = {key.removeprefix(f"{family}.") for key in fields if key.startswith(f"{family}.")}
+  own = f"{family}."
+  left = {key.removeprefix(own) for key in fields if key.startswith(own)}
   left -= _WITHOUT_EFFECT
 
   def find(key: str, default: Any = None) -> Any:
