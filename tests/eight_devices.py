@@ -26,7 +26,7 @@ def failures(
       env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
       capture_output=True,
       text=True,
-      timeout=280,
+      timeout=840,
   )
   assert done.returncode == 0, done.stderr[-3000:]
   return json.loads(done.stdout.splitlines()[-1])

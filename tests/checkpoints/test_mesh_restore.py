@@ -7,6 +7,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import pytest
 from flax import nnx
 
 from clawgym_jax.checkpoints import hf, names
@@ -63,6 +64,7 @@ def compare(model, plain) -> None:
     np.testing.assert_array_equal(tensor.read(), plain[name], err_msg=name)
 
 
+@pytest.mark.timeout(900)
 def test_eight_devices(tmp_path, tokenizer):
   size = -(-tokenizer.vocab_size // 8) * 8  # the axes must divide it
   for family, make in FAMILIES.items():

@@ -180,6 +180,7 @@ def failures():
   return eight_devices.failures(on_eight_devices, {case: [case] for case in CASES})
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("case", CASES)
 def test_eight_devices_compute_the_same(case, failures):
   assert not failures[case], failures[case]
