@@ -7,20 +7,24 @@ SOURCE is a Hugging Face folder, a folder that --format=orbax wrote, a .gguf
 file, `package:NAME` (a Python distribution that ships one), the folder of a
 training run's saved states, or `tiny`: a small random model whose vocabulary is
 trained on --corpus. DIR appears whole or not at all. Memory is that of the
-largest tensor, not of the model.
+largest tensor, not of the model. Accelerators are left alone.
 """
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
+import jax
 from absl import flags, logging
 from flax import nnx
 
 from clawgym_jax import cli
 from clawgym_jax.chat import vocabulary
-from clawgym_jax.checkpoints import folder, gguf, hf, names, orbax, peft, state
+from clawgym_jax.checkpoints import folder, hf, names, peft
+from clawgym_jax.checkpoints import source as checkpoint
+from clawgym_jax.checkpoints.tensors import cast
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.data import chats
 from clawgym_jax.models import create
@@ -64,20 +68,19 @@ def read(source: str, *, tokenizer: str | None, dtype: str | None) -> hf.Checkpo
     tokenizer: what --tokenizer takes.
     dtype: of what GGUF's weights become.
   """
-  path = Path(source)
   if source == "tiny":
     return _tiny()
-  if source.startswith("package:") or path.suffix == ".gguf":
-    return gguf.read(source, dtype or "float32")
-  if (path / "config.json").is_file():
-    return hf.read(path)
-  states = orbax.Checkpoints(path)
-  if states.steps():
-    return state.read(states, _start(tokenizer))
-  problem = "is none of" if path.exists() else "does not exist, and is none of"
-  raise UserError(
-      f"--from={source} {problem}: a .gguf file, package:NAME, a Hugging Face folder"
-      " (with config.json), a folder of saved training states, tiny"
+  if Path(source).is_dir() and not (Path(source) / "config.json").exists():
+    from clawgym_jax.checkpoints import orbax, state  # imports Orbax
+
+    states = orbax.Checkpoints(source)
+    if states.steps():
+      return state.read(states, _start(tokenizer))
+  return checkpoint.read(
+      source,
+      flag="--from",
+      also=("a folder of saved training states", "tiny"),
+      dtype=dtype or "float32",
   )
 
 
@@ -112,17 +115,20 @@ def _check_target(target: Path, sources: list[str | None]) -> None:
 
 
 def main() -> dict[str, Any]:
-  logging.set_verbosity(logging.ERROR)  # Orbax tells of every step of a save
+  logging.set_verbosity(logging.FATAL)  # Orbax logs every step, and our errors too
+  jax.config.update("jax_platforms", "cpu")  # a run may hold the others
   keep_memory()  # else every tensor pays for its pages anew, most of a conversion
   target = Path(_TO.value)
   _check_target(target, [_FROM.value, _ADAPTER.value, _TOKENIZER.value])
+  if folder.is_model(target):
+    print(f"{target} holds a model, which is replaced", file=sys.stderr)
   if _FORMAT.value == "peft":
     return _write_adapter(target)
   model = read(_FROM.value, tokenizer=_TOKENIZER.value, dtype=_DTYPE.value)
   if _ADAPTER.value:
     model = peft.merged(model, peft.read(_ADAPTER.value))
   total = sum(tensor.size for tensor in model.tensors.values())
-  size = sum(tensor.nbytes for tensor in model.tensors.values())
+  size = sum(cast(n, t, _DTYPE.value).nbytes for n, t in model.tensors.items())
   with cli.progress(size, "weights", unit="B") as bar:
     hf.write(
         target,
@@ -132,6 +138,7 @@ def main() -> dict[str, Any]:
         shard_bytes=int(_SHARD_GB.value * 1e9),
         done=bar.update,
     )
+  _tell(target, len(model.tensors), size)
   return {
       "to": str(target),
       "family": model.config["model_type"],
@@ -142,6 +149,8 @@ def main() -> dict[str, Any]:
 
 
 def _write_adapter(target: Path) -> dict[str, Any]:
+  from clawgym_jax.checkpoints import orbax, state  # imports Orbax
+
   for flag in (_ADAPTER, _DTYPE):
     if flag.value:
       raise UserError(f"--format=peft takes no --{flag.name}")
@@ -153,12 +162,18 @@ def _write_adapter(target: Path) -> dict[str, Any]:
     )
   adapter = state.adapter(states, str(_start(_TOKENIZER.value)))
   peft.write(target, adapter)
+  factors = [factor for pair in adapter.factors.values() for factor in pair]
+  _tell(target, len(factors), sum(factor.nbytes for factor in factors))
   return {
       "to": str(target),
       "rank": adapter.config.rank,
       "alpha": adapter.config.alpha,
       "targets": list(adapter.config.targets),
   }
+
+
+def _tell(target: Path, tensors: int, nbytes: int) -> None:
+  print(f"wrote {target}: {tensors} tensors, {nbytes} bytes", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@ model sampled is kept as it was sampled: a `Conversation` holds prompts and
 responses and encodes new messages only. Their ids come from the difference of
 two renderings of a short stand-in for the conversation, so a turn costs what
 its own messages cost. Where the template would then write differently what was
-already said (thinking left out, tools moved), the turn is refused with the
-reason: the ids so far would not be those of any conversation.
+already said (thinking left out, tools moved, old turns dropped: `appending`), the
+turn is refused with the reason: the ids so far would not be those of any
+conversation.
 
 `render` gives the ids of a written conversation, for supervised training. What
 is trained starts where the template's generation prompt ends and ends with the
@@ -21,16 +22,23 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from clawgym_jax.chat import layout
+from clawgym_jax.chat import appending, layout
+from clawgym_jax.chat.appending import (
+    ASKED,
+    NO_ID,
+    SAID,
+    SYSTEM,
+    THINK,
+    THINK_END,
+    THOUGHT,
+    TOOL,
+    NotAppendOnly,
+)
 from clawgym_jax.chat.layout import Message, Tools
 from clawgym_jax.chat.tokenizer import Tokenizer
-from clawgym_jax.contracts.errors import RecordError, require
+from clawgym_jax.contracts.errors import require
 
-# The stand-in's words: found in what a template writes, and in nothing else.
-_ASKED, _SAID, _THOUGHT = "qaskedq", "qsaidq", "qthoughtq"
-_THINK, _THINK_END = "<think>", "</think>"
-_THINKING = re.compile(rf"{_THINK}(.*?){_THINK_END}", re.DOTALL)
-_NO_ID = "000000000"  # nine characters, which Mistral's templates insist on
+_THINKING = re.compile(rf"{THINK}(.*?){THINK_END}", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -81,24 +89,42 @@ def prompt_ids(
   return tokenizer.encode_rendered(text, mark, start=True)[0]
 
 
-class NotAppendOnly(RecordError):
-  """The template would write earlier turns differently; a new conversation may do."""
-
-
 @dataclass(frozen=True)
 class _Shape:
   """What of a conversation can change how its next messages are written."""
 
   system: bool
-  user: bool
+  questions: int
   tools: bool
+  calls: bool
+  length: int  # in messages, about
   thoughts: frozenset[str]  # those that any turn still shows
   thought: str | None  # that of the last response; "" an empty one, None none
 
-  def after(self, thought: str | None) -> _Shape:
+  def answered(self, thought: str | None) -> _Shape:
     """The shape once a response with this thought was added."""
     had = self.thoughts | ({thought} if thought else set())
     return dataclasses.replace(self, thought=thought, thoughts=had)
+
+  def asked(self, messages: list[Message]) -> _Shape:
+    """The shape once these messages were added."""
+    roles = [message["role"] for message in messages]
+    return dataclasses.replace(
+        self,
+        questions=self.questions + roles.count("user"),
+        calls=self.calls or "tool" in roles,
+        length=self.length + 1 + len(roles),
+        thoughts=self.thoughts | _written_thoughts(messages),
+    )
+
+  def kind(self) -> appending.Kind:
+    return appending.Kind(
+        system=self.system,
+        tools=self.tools,
+        calls=self.calls,
+        questions=self.questions > 1,
+        thoughts=THOUGHT in self.thoughts,
+    )
 
 
 class Conversation:
@@ -136,17 +162,17 @@ class Conversation:
   def resume(
       cls,
       tokenizer: Tokenizer,
-      turns: list[tuple[list[int], list[int]]],
+      turns: list[tuple[list[int], list[int], str | None]],
       messages: list[Message],
       tools: Tools,
       **variables: Any,
   ) -> Conversation:
-    """A conversation from its prompts and responses, in order.
+    """A conversation from its prompts, responses and their `thought_of`, in order.
 
     `messages` is what they say, the last response included.
     """
-    ids = [i for prompt, response in turns for i in (*prompt, *response)]
-    thoughts = [_thought(tokenizer, response) for _, response in turns]
+    ids = [i for prompt, response, _ in turns for i in (*prompt, *response)]
+    thoughts = [thought for _, _, thought in turns]
     shape = _shape(messages, tools, thoughts)
     return cls(tokenizer, ids, shape, variables, awaiting=False)
 
@@ -154,7 +180,7 @@ class Conversation:
     """Adds what the model sampled, as sampled."""
     require(self._awaiting, "a response without a prompt before it")
     self.ids = self.ids + list(response_ids)
-    self._shape = self._shape.after(_thought(self._tokenizer, response_ids))
+    self._shape = self._shape.answered(thought_of(self._tokenizer, response_ids))
     self._awaiting = False
 
   def extend(self, messages: list[Message]) -> list[int]:
@@ -176,15 +202,13 @@ class Conversation:
     for thought in sorted(shape.thoughts - {shape.thought}):
       _difference(tokenizer, shape, thought, messages, variables)
     text, mark, end = _difference(tokenizer, shape, shape.thought, messages, variables)
+    asked = shape.asked(messages)
+    appending.check(tokenizer, asked.kind(), asked.length, variables)
     closed = bool(self.ids) and self.ids[-1] in tokenizer.turn_ends
     delta = [] if closed else [end]
     delta += tokenizer.encode_rendered(text, mark, start=False)[0]
     self.ids = self.ids + delta
-    self._shape = dataclasses.replace(
-        shape,
-        user=shape.user or any(message["role"] == "user" for message in messages),
-        thoughts=shape.thoughts | _written_thoughts(messages),
-    )
+    self._shape = asked
     self._awaiting = True
     return delta
 
@@ -204,45 +228,35 @@ def _difference(
   """
   before: list[Message] = []
   if shape.system:
-    before.append({"role": "system", "content": "qsystemq"})
-  if shape.user:
-    before.append({"role": "user", "content": _ASKED})
-  tools = [_TOOL] if shape.tools else None
+    before.append({"role": "system", "content": SYSTEM})
+  if shape.questions:
+    before.append({"role": "user", "content": ASKED})
+  tools = [TOOL] if shape.tools else None
   asked = layout.written(tokenizer, before, tools, True, variables)[0] if before else ""
-  if thought is None and asked.rstrip().endswith(_THINK):
-    thought = _THOUGHT  # opened by the prompt and cut before it ended
+  if thought is None and asked.rstrip().endswith(THINK):
+    thought = THOUGHT  # opened by the prompt and cut before it ended
   answer = _answer(messages, thought)
   talk = [*before, answer, *messages]
   text, mark = layout.written(tokenizer, talk, tools, True, variables)
   if not text.startswith(asked):
-    raise NotAppendOnly(_changed(asked, text))
+    raise NotAppendOnly(appending.changed(asked, text))
   ends = [tokenizer.token(i) for i in tokenizer.turn_ends]
   end = layout.first_end(text, ends, len(asked))
   require(end >= 0, "the chat template does not end the assistant's turn")
   said = text[len(asked) : end]
   roles = sorted({message["role"] for message in messages})
   after = f"once messages of {' and '.join(roles) or 'nobody'} follow it"
-  if thought is not None and (thought not in said or _THINK_END not in said):
+  if thought is not None and (thought not in said or THINK_END not in said):
     raise NotAppendOnly(
         f"the chat template leaves the assistant's thinking out {after}, so the prompt"
         " would not continue what was sampled"
     )
-  if "tool_calls" not in answer and _SAID not in said:
+  if "tool_calls" not in answer and SAID not in said:
     raise NotAppendOnly(
         f"the chat template writes the assistant's message differently {after}"
     )
   token = next(t for t in ends if said.endswith(t))
   return text[end:], mark, tokenizer.token_id(token)
-
-
-_TOOL = {
-    "type": "function",
-    "function": {
-        "name": "qtoolq",
-        "description": "qtoolq",
-        "parameters": {"type": "object", "properties": {}, "required": []},
-    },
-}
 
 
 def _answer(messages: list[Message], thought: str | None) -> Message:
@@ -252,12 +266,12 @@ def _answer(messages: list[Message], thought: str | None) -> Message:
     if message["role"] != "tool":
       break
     replies.append(message)
-  thinking = "" if thought is None else f"{_THINK}\n{thought}\n{_THINK_END}\n\n"
+  thinking = appending.thinking(thought)
   if not replies:
-    return {"role": "assistant", "content": thinking + _SAID}
+    return {"role": "assistant", "content": thinking + SAID}
   calls = [
       {
-          "id": reply.get("tool_call_id") or _NO_ID,
+          "id": reply.get("tool_call_id") or NO_ID,
           "type": "function",
           "function": {"name": reply.get("name") or "qtoolq", "arguments": {}},
       }
@@ -266,37 +280,21 @@ def _answer(messages: list[Message], thought: str | None) -> Message:
   return {"role": "assistant", "content": thinking, "tool_calls": calls}
 
 
-def _changed(asked: str, text: str) -> str:
-  """Which message of the stand-in is written differently, and how."""
-  at = next((i for i, (a, b) in enumerate(zip(asked, text)) if a != b), len(text))
-  user = asked.find(_ASKED)
-  if "qsystemq" in asked and at < asked.find("qsystemq") < max(user, 0):
-    which = "the system message"
-  elif user >= 0 and at <= user + len(_ASKED):
-    which = "the user's message"
-  else:
-    which = "the assistant's turn"
-  start = max(at - 20, 0)
-  return (
-      f"the chat template writes {which} differently once other messages follow it:"
-      f" {asked[start : at + 40]!r} becomes {text[start : at + 40]!r}, so the prompt"
-      " would not continue what was sampled"
-  )
-
-
 def _shape(
     messages: list[Message], tools: Tools, thoughts: list[str | None]
 ) -> _Shape:
   roles = [message["role"] for message in messages]
   shape = _Shape(
       system=bool(roles) and roles[0] in ("system", "developer"),
-      user="user" in roles,
+      questions=roles.count("user"),
       tools=bool(tools),
+      calls="tool" in roles,
+      length=len(roles),
       thoughts=_written_thoughts(messages),
       thought=None,
   )
   for thought in thoughts:
-    shape = shape.after(thought)
+    shape = shape.answered(thought)
   return shape
 
 
@@ -306,19 +304,19 @@ def _written_thoughts(messages: list[Message]) -> frozenset[str]:
     if message["role"] == "user":
       break
     content = message.get("content")
-    inside = isinstance(content, str) and _THINK_END in content
+    inside = isinstance(content, str) and THINK_END in content
     if message["role"] == "assistant" and (message.get("reasoning_content") or inside):
-      return frozenset({_THOUGHT})
+      return frozenset({THOUGHT})
   return frozenset()
 
 
-def _thought(tokenizer: Tokenizer, response_ids: list[int]) -> str | None:
-  """If a thought was sampled, an empty one, or none.
+def thought_of(tokenizer: Tokenizer, response_ids: list[int]) -> str | None:
+  """What stands for the thought of a response: "" for an empty one, None for none.
 
-  Only this is read from the text of a response.
+  Only this is read from the text of a response, once for each.
   """
   text = tokenizer.decode(response_ids)
-  if _THINK_END not in text:
-    return _THOUGHT if _THINK in text else None
-  thoughts = _THINKING.findall(_THINK + text if _THINK not in text else text)
-  return "" if not "".join(thoughts).strip() else _THOUGHT
+  if THINK_END not in text:
+    return THOUGHT if THINK in text else None
+  thoughts = _THINKING.findall(THINK + text if THINK not in text else text)
+  return "" if not "".join(thoughts).strip() else THOUGHT

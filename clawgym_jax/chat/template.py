@@ -15,12 +15,12 @@ from typing import Any
 import jinja2
 
 from clawgym_jax.contracts import json_text
-from clawgym_jax.chat import jinja_sandbox
+from clawgym_jax.chat import jinja_sandbox, work
 from clawgym_jax.contracts.errors import RecordError, UserError, require
 
 Message = dict[str, Any]
 
-_MOST_SOURCE = 1_000_000  # characters of a template
+_MOST_SOURCE = 200_000  # characters of a template; compiled in a few seconds
 _STEPS = 200_000  # turns of loops and calls in one rendering, and more a message
 _STEPS_A_MESSAGE = 500
 _CHARACTERS = 20_000_000  # made in one rendering, beside a share of the input
@@ -65,14 +65,14 @@ class ChatTemplate:
     """
     shown = [presented(message) for message in messages]
     template = self._templates[-1 if tools else 0]
-    sizes = sum(map(jinja_sandbox.size, (shown, tools, variables)))
-    budget = jinja_sandbox.Budget(
-        steps=_STEPS + _STEPS_A_MESSAGE * len(shown),
+    sizes = sum(map(work.size, (shown, tools, variables)))
+    budget = work.Budget(
+        steps=_STEPS + _STEPS_A_MESSAGE * len(shown) + sizes // 2,
         characters=_CHARACTERS + _SHARE * sizes,
     )
     pieces = []
     try:
-      with jinja_sandbox.bounded(budget):
+      with work.bounded(budget):
         for piece in template.generate(
             messages=shown,
             tools=tools or None,
@@ -82,7 +82,7 @@ class ChatTemplate:
         ):
           budget.made(len(piece))
           pieces.append(piece)
-    except (jinja_sandbox.Exceeded, RecursionError, MemoryError) as error:
+    except (work.Exceeded, RecursionError, MemoryError) as error:
       raise UserError(
           f"the chat template does not end or makes too much text ({error}):"
           " the model's template is broken; give another one"

@@ -14,25 +14,18 @@ import functools
 import json
 import secrets
 from pathlib import Path
-from typing import Any
 
 import tokenizers
 
-from clawgym_jax.chat import sentencepiece_model
+from clawgym_jax.chat import tokenizer_files
 from clawgym_jax.chat.control import Breaker
 from clawgym_jax.chat.template import ChatTemplate
 from clawgym_jax.contracts.errors import RecordError, UserError, require
-from clawgym_jax.contracts.files import write_atomic
 
 TURN_START = "<|im_start|>"
 TURN_END = "<|im_end|>"
 
-_BACKEND, _MODEL = "tokenizer.json", "tokenizer.model"
-_CONFIG, _TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
-_GENERATION = "generation_config.json"
-_FILES = (_BACKEND, _CONFIG, "special_tokens_map.json", _TEMPLATE, _GENERATION)
 _SAYABLE = {"<think>", "</think>"}  # an assistant's own, wherever a message has them
-_NAMED = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 
 class Tokenizer:
@@ -70,7 +63,9 @@ class Tokenizer:
           "bos_token": TURN_START, "eos_token": TURN_END, "pad_token": TURN_END
       }  # fmt: skip
     # Made before this object adds anything to the backend.
-    self._files = self._own_files(backend) if files is None else files
+    if files is None:
+      files = tokenizer_files.of(backend, self.named, template)
+    self._files = files
     self.vocab_size = max(backend.get_vocab(with_added_tokens=True).values()) + 1
     self._backend = backend
     self._added = list(backend.get_added_tokens_decoder().values())
@@ -173,18 +168,6 @@ class Tokenizer:
     """Hugging Face file names to contents; bytes of `tokenizer.model` as latin-1."""
     return dict(self._files)
 
-  def _own_files(self, backend: tokenizers.Tokenizer) -> dict[str, str]:
-    config = _config(self.named)
-    files = {_BACKEND: backend.to_str(), "special_tokens_map.json": _dumps(self.named)}
-    if self._template is not None and self._template.tool_use is None:
-      config["chat_template"] = files[_TEMPLATE] = self._template.source
-    elif self._template is not None:
-      sources = {"default": self._template.source, "tool_use": self._template.tool_use}
-      config["chat_template"] = [
-          {"name": name, "template": source} for name, source in sources.items()
-      ]
-    return {**files, _CONFIG: _dumps(config)}
-
   @classmethod
   def from_files(cls, files: dict[str, str]) -> Tokenizer:
     """A tokenizer from the contents of a model folder's files, as `to_files` gives.
@@ -193,57 +176,24 @@ class Tokenizer:
       UserError: a file is damaged, or there is neither a tokenizer.json nor a
         sentencepiece tokenizer.model.
     """
-    config = _object(files, _CONFIG)
-    named = _named(config) or _named(_object(files, "special_tokens_map.json"))
-    if _BACKEND in files:
-      try:
-        backend = tokenizers.Tokenizer.from_str(files[_BACKEND])
-      except Exception as error:  # the library raises no other kind
-        raise UserError(f"{_BACKEND} is damaged ({error}): copy it again") from None
-    elif _MODEL in files:
-      backend = sentencepiece_model.backend(
-          files[_MODEL].encode("latin-1"), legacy=bool(config.get("legacy", True))
-      )
-    else:
-      raise UserError(f"there is no {_BACKEND} and no {_MODEL}: copy the folder again")
-    if _MODEL in files:
-      own = sentencepiece_model.special_tokens(files[_MODEL].encode("latin-1"))
-      named = {**own, **named}
-    _add_tokens(backend, config)
-    known = {
-        name: text
-        for name, text in named.items()
-        if backend.token_to_id(text) is not None
-    }
-    eos = _object(files, _GENERATION).get("eos_token_id")
-    eos_ids = eos if isinstance(eos, list) else [] if eos is None else [eos]
-    kept = dict(files)
-    kept.setdefault(_BACKEND, backend.to_str())
-    kept.setdefault(_CONFIG, _dumps(_config(known)))
+    backend = tokenizer_files.backend(files)
+    named = tokenizer_files.named(files, backend)
     return cls(
-        backend, _template(files, config), named=known, eos_ids=eos_ids, files=kept
+        backend,
+        tokenizer_files.template(files),
+        named=named,
+        eos_ids=tokenizer_files.eos_ids(files),
+        files=tokenizer_files.completed(files, backend, named),
     )
 
   def save(self, directory: Path) -> None:
     """Writes the files of `to_files` into a folder."""
-    for name, text in self.to_files().items():
-      write_atomic(directory / name, text.encode("latin-1") if name == _MODEL else text)
+    tokenizer_files.write(Path(directory), self.to_files())
 
   @classmethod
   def load(cls, directory: Path) -> Tokenizer:
     """The tokenizer of a model folder; `UserError` names what is missing."""
-    directory = Path(directory)
-    files = {}
-    for name in _FILES:
-      if (directory / name).is_file():
-        files[name] = (directory / name).read_bytes().decode()
-    if (directory / _MODEL).is_file():
-      files[_MODEL] = (directory / _MODEL).read_bytes().decode("latin-1")
-    if not files.keys() & {_BACKEND, _MODEL}:
-      raise UserError(
-          f"{directory / _BACKEND} is missing: {directory} is no model folder with a"
-          " tokenizer; convert the model with clawgym_jax.convert"
-      )
+    files = tokenizer_files.read(Path(directory))
     try:
       return cls.from_files(files)
     except UserError as error:
@@ -338,67 +288,5 @@ def _unmatched(token_id: int) -> str:
   return f"\U000ffffd{token_id}\U000ffffd"
 
 
-def _config(named: dict[str, str]) -> dict[str, Any]:
-  return {
-      "tokenizer_class": "PreTrainedTokenizerFast",
-      "clean_up_tokenization_spaces": False,
-      **named,
-  }
-
-
 def _special(text: str) -> tokenizers.AddedToken:
   return tokenizers.AddedToken(text, special=True, normalized=False)
-
-
-def _named(config: dict[str, Any]) -> dict[str, str]:
-  found = {}
-  for name in _NAMED:
-    value = config.get(name)
-    value = value.get("content") if isinstance(value, dict) else value
-    if value:
-      found[name] = value
-  return found
-
-
-def _add_tokens(backend: tokenizers.Tokenizer, config: dict[str, Any]) -> None:
-  """Adds what only tokenizer_config.json names, under the ids that it gives."""
-  listed = config.get("added_tokens_decoder") or {}
-  for token_id, token in sorted(listed.items(), key=lambda item: int(item[0])):
-    if backend.token_to_id(token["content"]) is None:
-      backend.add_tokens([tokenizers.AddedToken(**_flags(token))])
-    if backend.token_to_id(token["content"]) != int(token_id):
-      raise UserError(
-          f"{_CONFIG} gives {token['content']!r} the id {token_id}, the vocabulary"
-          f" {backend.token_to_id(token['content'])}: they are of different models"
-      )
-
-
-def _flags(token: dict[str, Any]) -> dict[str, Any]:
-  names = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
-  return {name: token[name] for name in names if name in token}
-
-
-def _template(files: dict[str, str], config: dict[str, Any]) -> ChatTemplate | None:
-  if _TEMPLATE in files:
-    return ChatTemplate(files[_TEMPLATE])
-  given = config.get("chat_template")
-  if isinstance(given, list):
-    sources = {entry["name"]: entry["template"] for entry in given}
-    if "default" not in sources:
-      raise UserError(f"{_CONFIG} has chat templates, but none named default")
-    return ChatTemplate(sources["default"], sources.get("tool_use"))
-  return None if given is None else ChatTemplate(given)
-
-
-def _object(files: dict[str, str], name: str) -> dict[str, Any]:
-  try:
-    value = json.loads(files.get(name, "{}"))
-  except ValueError as error:
-    raise UserError(f"{name} is damaged ({error}): copy it again") from None
-  if not isinstance(value, dict):
-    raise UserError(f"{name} is damaged (no object): copy it again")
-  return value
-
-
-def _dumps(value: Any) -> str:
-  return json.dumps(value, indent=1, ensure_ascii=False) + "\n"

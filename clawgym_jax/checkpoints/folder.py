@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -25,10 +26,12 @@ _MARKS = ("config.json", "adapter_config.json")
 def written(directory: str | Path) -> Iterator[Path]:
   """An empty folder that becomes `directory` if the block ends well.
 
+  Where `directory` is a link, what it points to is replaced.
+
   Raises:
     UserError: something that is no model is there, or the disk is full.
   """
-  directory = Path(directory).absolute()
+  directory = Path(directory).resolve()
   refuse_other(directory)
   directory.parent.mkdir(parents=True, exist_ok=True)
   _end_killed_write(directory)
@@ -48,7 +51,7 @@ def refuse_other(directory: Path) -> None:
     return
   if not directory.is_dir():
     raise UserError(f"{directory} is a file: give the name of a folder")
-  if any(directory.iterdir()) and not _is_model(directory):
+  if any(directory.iterdir()) and not is_model(directory):
     raise UserError(
         f"{directory} holds something that is not a model: give another folder"
     )
@@ -63,7 +66,8 @@ def sync(path: Path) -> None:
     os.close(handle)
 
 
-def _is_model(directory: Path) -> bool:
+def is_model(directory: Path) -> bool:
+  """Whether a folder holds a model or an adapter."""
   return any((directory / mark).exists() for mark in _MARKS)
 
 
@@ -86,11 +90,13 @@ def _beside(directory: Path, kind: str) -> Path:
 
 def _end_killed_write(directory: Path) -> None:
   """Puts back the model that a killed write had moved away, and removes the rest."""
+  # What `tempfile` appends: the write of a model `a.old-b` is not one of `a`.
+  left = re.compile(rf"\.{re.escape(directory.name)}({_PARTIAL}|{_OLD})[a-z0-9_]{{8}}")
   for path in list(directory.parent.iterdir()):
-    if path.name.startswith(f".{directory.name}{_OLD}"):
-      if not directory.exists() and _is_model(path):
-        os.rename(path, directory)
-      else:
-        shutil.rmtree(path)
-    elif path.name.startswith(f".{directory.name}{_PARTIAL}"):
+    match = left.fullmatch(path.name)
+    if match is None:
+      continue
+    if match[1] == _OLD and not directory.exists() and is_model(path):
+      os.rename(path, directory)
+    else:
       shutil.rmtree(path)

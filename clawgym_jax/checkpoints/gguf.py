@@ -21,7 +21,7 @@ import numpy as np
 
 from clawgym_jax.chat.tokenizer import Tokenizer
 from clawgym_jax.checkpoints import gguf_config, gguf_vocabulary, hf, names
-from clawgym_jax.checkpoints.tensors import BLOCK, Tensor
+from clawgym_jax.checkpoints.tensors import BLOCK, Tensor, put
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.models import CausalLM, ModelConfig
 
@@ -126,16 +126,22 @@ def _open(
       )
   config = gguf_config.read(path, fields, stored)
   found = {}
+  left = stored.keys() - {gguf_config.ROPE_FACTORS}
   for name, shape in names.layout(config).items():
     wanted, expert = _gguf_name(name, config.family)
     if wanted not in stored:
       raise UserError(f"{path} has no tensor {wanted}")
+    left -= {wanted}
     found[name] = _tensor(name, stored[wanted], expert, config, np.dtype(dtype))
     if found[name].shape != shape:
       raise UserError(
           f"{path}: {wanted} gives a tensor of shape {found[name].shape} where the"
           f" config gives {shape}"
       )
+  if left:
+    raise UserError(
+        f"{path} has a tensor {min(left)}, which a {config.family} model does not have"
+    )
   return path, fields, config, found
 
 
@@ -173,7 +179,7 @@ def _tensor(
     step = max(BLOCK // shape[-1], 1)
     for start in range(0, len(rows), step):
       block = gguf.dequantize(rows[start : start + step], stored.tensor_type)
-      out[start : start + step] = block - 1 if shift else block
+      put(name, block - 1 if shift else block, out[start : start + step])
     out = out.reshape(shape)
     return out if heads is None else _half_order(out, heads)
 

@@ -8,6 +8,7 @@ llama-model.cpp.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ _FAMILIES = {
 _GEMMA_27B_LAYERS = 62  # the one whose query scale is not its head's dimension
 _LLAMA3_BOUNDS = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
 _LLAMA3_LENGTH = 8192
+ROPE_FACTORS = "rope_freqs.weight"
+_WITHOUT_EFFECT = {"vocab_size", "tensor_data_layout", "rope.scaling.finetuned"}
 
 
 def read(path: Path, fields: dict[str, Any], stored: dict[str, Any]) -> ModelConfig:
@@ -46,8 +49,16 @@ def read(path: Path, fields: dict[str, Any], stored: dict[str, Any]) -> ModelCon
   if "token_embd.weight" not in stored:
     raise UserError(f"{path} has no tensor token_embd.weight")
 
+  own = f"{family}."
+  left = {key.removeprefix(own) for key in fields if key.startswith(own)}
+  left -= _WITHOUT_EFFECT
+
+  def find(key: str, default: Any = None) -> Any:
+    left.discard(key)
+    return fields.get(f"{family}.{key}", default)
+
   def get(key: str, default: Any = None) -> Any:
-    value = fields.get(f"{family}.{key}", default)
+    value = find(key, default)
     if value is None:
       raise UserError(f"{path} lacks {family}.{key}")
     return value
@@ -86,25 +97,36 @@ def read(path: Path, fields: dict[str, Any], stored: dict[str, Any]) -> ModelCon
         "sliding_window_pattern": 6,
         "rope_local_base_freq": _decimal(get("rope.freq_base_swa", 10000.0)),
         "query_pre_attn_scalar": hidden // heads if large else head_dim,
-        "final_logit_softcapping": fields.get(f"{family}.final_logit_softcapping"),
+        "final_logit_softcapping": find("final_logit_softcapping"),
     }
-  scaling = _scaling(path, family, fields)
-  if "rope_freqs.weight" in stored:
-    factors = np.asarray(stored["rope_freqs.weight"].data, np.float32)
+  scaling = _scaling(path, find, get)
+  if ROPE_FACTORS in stored:
+    factors = np.asarray(stored[ROPE_FACTORS].data, np.float32)
     scaling = _llama3(path, factors, values["rope_theta"])
   if scaling is not None:
     values["rope_scaling"] = scaling
+  for key in ("rope.dimension_count", "attention.value_length"):
+    if find(key, head_dim) != head_dim:
+      raise UserError(
+          f"{path} has {family}.{key} {find(key)} where a head has {head_dim}"
+          " dimensions, which is not supported yet"
+      )
+  if left:
+    raise UserError(f"{path} has a key {family}.{min(left)}, which is not read here")
   return ModelConfig.from_hf(values)
 
 
-def _scaling(path: Path, family: str, fields: dict[str, Any]) -> dict[str, Any] | None:
-  prefix = f"{family}.rope.scaling"
-  kind = fields.get(f"{prefix}.type", "none")
+def _scaling(
+    path: Path, find: Callable[..., Any], get: Callable[..., Any]
+) -> dict[str, Any] | None:
+  # llama.cpp takes a factor without a type for a linear one.
+  factor = find("rope.scaling.factor")
+  kind = find("rope.scaling.type", "none" if factor is None else "linear")
   if kind == "none":
     return None
   if kind not in ("linear", "yarn"):
     raise UserError(f"{path} uses RoPE scaling {kind!r}, which is not supported yet")
-  found = {"rope_type": kind, "factor": _decimal(fields[f"{prefix}.factor"])}
+  found = {"rope_type": kind, "factor": _decimal(get("rope.scaling.factor"))}
   if kind == "yarn":
     names = {
         "original_context_length": "original_max_position_embeddings",
@@ -113,8 +135,8 @@ def _scaling(path: Path, family: str, fields: dict[str, Any]) -> dict[str, Any] 
         "yarn_beta_slow": "beta_slow",
     }
     for name, ours in names.items():
-      if f"{prefix}.{name}" in fields:
-        value = fields[f"{prefix}.{name}"]
+      value = find(f"rope.scaling.{name}")
+      if value is not None:
         found[ours] = value if isinstance(value, int) else _decimal(value)
   return found
 

@@ -26,7 +26,7 @@ from clawgym_jax.models import CausalLM, ModelConfig, create
 _CONFIG = "config.json"
 _GENERATION = "generation_config.json"
 _SENTENCEPIECE = "tokenizer.model"
-_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
+IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 _KEPT = (
     _GENERATION,
     "tokenizer.json",
@@ -40,6 +40,7 @@ _KEPT = (
     _SENTENCEPIECE,
 )
 """Files beside the weights, which go along byte for byte."""
+_TEMPLATES = "additional_chat_templates"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +51,13 @@ class Checkpoint:
     config: the contents of its config.json.
     tensors: by Hugging Face's names.
     files: what else belongs into its folder, by name.
+    name: the folder that it was read from; "" where it is of none.
   """
 
   config: dict[str, Any]
   tensors: dict[str, Tensor]
   files: dict[str, bytes] = field(default_factory=dict)
+  name: str = ""
 
 
 def read(directory: str | Path) -> Checkpoint:
@@ -72,13 +75,19 @@ def read(directory: str | Path) -> Checkpoint:
       config=config,
       tensors=names.fitting(ModelConfig.from_hf(config), tensors),
       files=read_files(directory),
+      name=str(directory),
   )
 
 
 def read_files(directory: Path) -> dict[str, bytes]:
   """The tokenizer's and the generation's files of a model folder."""
   paths = [directory / name for name in _KEPT]
-  return {path.name: path.read_bytes() for path in paths if path.is_file()}
+  paths += sorted((directory / _TEMPLATES).glob("*.jinja"))
+  return {
+      str(path.relative_to(directory)): path.read_bytes()
+      for path in paths
+      if path.is_file()
+  }
 
 
 def write(
@@ -100,19 +109,21 @@ def write(
     shard_bytes: most bytes of weights in one safetensors file.
     done: told of bytes of weights as they are written.
   """
-  tensors = {name: cast(tensor, dtype) for name, tensor in model.tensors.items()}
+  tensors = {name: cast(name, t, dtype) for name, t in model.tensors.items()}
   config = dict(model.config)
   if dtype is not None or not {"dtype", "torch_dtype"} & config.keys():
     config |= dict.fromkeys(("dtype", "torch_dtype"), kind(tensors))
   with folder.written(directory) as partial:
     if orbax:
-      weights.write(partial, tensors, done=done)
+      from clawgym_jax.checkpoints import weights_writer  # imports Orbax
+
+      weights_writer.write(partial, tensors, done=done)
     else:
       safetensors.write_folder(partial, tensors, shard_bytes=shard_bytes, done=done)
     for name, data in model.files.items():
       write_atomic(partial / name, data)
     if _GENERATION not in model.files:
-      ids = {key: config[key] for key in _IDS if config.get(key) is not None}
+      ids = {key: config[key] for key in IDS if config.get(key) is not None}
       write_json(partial / _GENERATION, ids)
     write_json(partial / _CONFIG, config)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -24,6 +24,8 @@ from clawgym_jax.models import CausalLM, ModelConfig
 
 Path = tuple[Any, ...]
 """A parameter's path in its model; numbers are layers that are not stacked."""
+Span = tuple[range, ...]
+"""A part of an array, by axis."""
 
 _EMBEDDING, _HEAD = "model.embed_tokens.weight", "lm_head.weight"
 _LORA = ("lora_A", "lora_B")
@@ -41,9 +43,9 @@ def build(
 ) -> CausalLM:
   """A model whose parameters are `tensors`, laid out on the mesh in use.
 
-  Every device is given its own part: of mapped files nothing but that part is
-  read, and the host never holds a whole parameter that is split. LoRA's
-  variables, if `kw` asks for them, are new. `kw` goes to `CausalLM`.
+  A host holds its devices' parts of one parameter at a time, and of mapped files
+  it reads no more; a tensor that is dequantised is read whole by every host.
+  LoRA's variables, if `kw` asks for them, are new. `kw` goes to `CausalLM`.
 
   Raises:
     UserError: the tensors are not this config's.
@@ -69,18 +71,20 @@ def build(
   def load(path: Path, variable: nnx.Variable) -> nnx.Variable:
     if is_lora(path):
       return fresh[path]
-    fetch = functools.cache(lambda name: tensors[name].read())
-
-    def read(index: tuple[slice, ...]) -> np.ndarray:
-      return _assemble(path, variable.shape, index, fetch, param_dtype)
-
-    whole = (slice(None),) * len(variable.shape)
+    shape = variable.shape
     if mesh.empty:
-      return variable.replace(jnp.asarray(read(whole)))
+      whole = _span(shape, (slice(None),) * len(shape))
+      parts = _assemble(path, shape, {whole}, tensors, param_dtype)
+      return variable.replace(jnp.asarray(parts[whole]))
     spec = variable.get_metadata("out_sharding")
     sharding = jax.sharding.NamedSharding(mesh, spec)
+    indices = sharding.addressable_devices_indices_map(shape).values()
+    spans = {_span(shape, index) for index in indices}
+    parts = _assemble(path, shape, spans, tensors, param_dtype)
     return variable.replace(
-        jax.make_array_from_callback(variable.shape, sharding, read)
+        jax.make_array_from_callback(
+            shape, sharding, lambda index: parts[_span(shape, index)]
+        )
     )
 
   return nnx.merge(graphdef, nnx.map_state(load, state))
@@ -89,30 +93,31 @@ def build(
 def tensors(params: nnx.State) -> dict[str, Tensor]:
   """A model's parameters by Hugging Face's names; LoRA's left out.
 
-  Each stacked parameter is brought to the host once and cut there, as long as
-  its tensors are read one after another.
+  They are cut on their devices and brought to the host one by one.
   """
   found = {}
   for path, variable in nnx.to_flat_state(params):
     if not is_lora(path):
       value = variable[...]
-      whole = functools.lru_cache(maxsize=1)(
-          lambda value=value: np.asarray(jax.device_get(value))
-      )
       for name, index in pieces(path, value.shape):
         found[name] = Tensor(
             value.shape[len(index) :],
             np.dtype(value.dtype),
-            lambda whole=whole, index=index: whole()[index],
+            lambda value=value, index=index: np.asarray(value[index]),
         )
   return found
 
 
+def path_of(dotted: str) -> Path:
+  """The path that is written with dots."""
+  return tuple(int(part) if part.isdigit() else part for part in dotted.split("."))
+
+
 def pieces(path: Path, shape: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
   """(Hugging Face name, index in the parameter) of each tensor in a parameter."""
-  stacks = _stacks(path)
-  for index in itertools.product(*(range(size) for size in shape[: len(stacks)])):
-    yield _name(path, dict(zip(stacks, index))), index
+  kinds = stacks(path)
+  for index in itertools.product(*(range(size) for size in shape[: len(kinds)])):
+    yield _name(path, dict(zip(kinds, index))), index
 
 
 def layout(config: ModelConfig) -> dict[str, tuple[int, ...]]:
@@ -210,22 +215,28 @@ def _same(a: Tensor, b: Tensor | None) -> bool:
 def _assemble(
     path: Path,
     shape: tuple[int, ...],
-    index: tuple[slice, ...],
-    fetch: Callable[[str], np.ndarray],
+    spans: set[Span],
+    tensors: dict[str, Tensor],
     dtype: Any,
-) -> np.ndarray:
-  """parameter[index] out of the tensors that it stacks."""
-  count = len(_stacks(path))
-  chosen = [range(size)[cut] for size, cut in zip(shape, index)]
-  out = np.empty([len(places) for places in chosen], dtype)
-  inner = index[count:]
-  for at in itertools.product(*(range(len(places)) for places in chosen[:count])):
-    whole = tuple(places[i] for places, i in zip(chosen, at))
-    out[at] = fetch(_name(path, dict(zip(_stacks(path), whole))))[inner]
-  return out
+) -> dict[Span, np.ndarray]:
+  """Parts of a parameter, each tensor that it stacks read once at most."""
+  found = {span: np.empty([len(axis) for axis in span], dtype) for span in spans}
+  for name, at in pieces(path, shape):
+    value = None
+    for span, out in found.items():
+      if all(place in axis for place, axis in zip(at, span)):
+        value = tensors[name].read() if value is None else value
+        place = tuple(axis.index(i) for i, axis in zip(at, span))
+        inner = tuple(slice(axis.start, axis.stop) for axis in span[len(at) :])
+        out[place] = value[inner]
+  return found
 
 
-def _stacks(path: Path) -> tuple[str, ...]:
+def _span(shape: tuple[int, ...], index: tuple[slice, ...]) -> Span:
+  return tuple(range(size)[cut] for size, cut in zip(shape, index))
+
+
+def stacks(path: Path) -> tuple[str, ...]:
   """What a parameter's leading axes are: layers, experts, both or nothing."""
   return tuple(
       stack

@@ -22,18 +22,18 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 import orbax.checkpoint as ocp
 import tensorstore as ts
 from flax import nnx
 
-from clawgym_jax.checkpoints import weights
+from clawgym_jax.checkpoints import names
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import room_for
 from clawgym_jax.contracts.files import write_json
 
 _MANIFEST = "manifest.json"
 _DAMAGED = "damaged-"
+_ZARR = "/.zarray"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +71,8 @@ class Checkpoints:
     """Steps that are there, whole or not, in order."""
     if not self.directory.is_dir():
       return []
-    names = [path.name for path in self.directory.iterdir() if path.is_dir()]
-    return sorted(int(name) for name in names if name.isdigit())
+    found = [path.name for path in self.directory.iterdir() if path.is_dir()]
+    return sorted(int(name) for name in found if name.isdigit())
 
   def save(self, state: TrainState) -> None:
     """Saves `state` as its step and returns once it is on the disk, whole."""
@@ -87,12 +87,15 @@ class Checkpoints:
         for part in ("params", "optimizer", "rng")
         for name, leaf in _leaves(getattr(state, part))
     }
+    # A layer is a chunk, so that it can be read alone.
+    layout = {name: ocp.SaveArgs(shard_axes=_stacked(name)) for name in arrays}
     with room_for(f"step {state.step} in {self.directory}"):
       manager = self._open()
       manager.save(
           state.step,
           args=ocp.args.Composite(
-              state=ocp.args.StandardSave(arrays), meta=ocp.args.JsonSave(meta)
+              state=ocp.args.StandardSave(arrays, layout),
+              meta=ocp.args.JsonSave(meta),
           ),
           force=True,
       )
@@ -141,18 +144,13 @@ class Checkpoints:
     step, _ = self._newest_whole()
     if step is None:
       raise UserError(f"{self.directory} holds no saved training state")
-    arrays = weights.open_arrays(self.directory / str(step) / "state")
+    arrays = _open_arrays(self.directory / str(step) / "state")
     params = {
         name.removeprefix("params:"): array
         for name, array in arrays.items()
         if name.startswith("params:")
     }
     return params, self._meta(step)["config"]
-
-  def restore_params(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """What `open_params` opens, read."""
-    arrays, config = self.open_params()
-    return {name: array.read().result() for name, array in arrays.items()}, config
 
   def close(self) -> None:
     if self._manager is not None:
@@ -266,6 +264,39 @@ class Checkpoints:
         shutil.rmtree(aside, ignore_errors=True)
         os.rename(self.directory / str(step), aside)
       self.close()
+
+
+def _stacked(name: str) -> tuple[int, ...]:
+  """The axes of layers and experts of a saved array."""
+  part, _, dotted = name.partition(":")
+  if part != "params":
+    return ()
+  return tuple(range(len(names.stacks(names.path_of(dotted)))))
+
+
+def _open_arrays(path: Path) -> dict[str, ts.TensorStore]:
+  """The arrays of a step, by dotted path, none of them read yet.
+
+  Raises:
+    UserError: it is damaged.
+  """
+  base = {"driver": "ocdbt", "base": f"file://{path}/"}
+  context = ts.Context()
+  try:
+    keys = ts.KvStore.open(base, context=context).result().list().result()
+    found = [key.decode().removesuffix(_ZARR) for key in keys if key.endswith(_ZARR.encode())]
+    opened = {
+        name: ts.open(
+            {"driver": "zarr", "kvstore": base | {"path": f"{name}/"}},
+            context=context,
+            open=True,
+            read=True,
+        )
+        for name in found
+    }
+    return {name: store.result() for name, store in opened.items()}
+  except ValueError as error:
+    raise UserError(f"{path} is damaged ({error}): save it again") from error
 
 
 def _leaves(tree: Any) -> list[tuple[str, Any]]:

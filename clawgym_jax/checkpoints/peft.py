@@ -4,28 +4,32 @@ A folder has adapter_config.json and adapter_model.safetensors, whose tensors
 are `base_model.model.` + the linear layer's Hugging Face name + `.lora_A.weight`
 [rank, in] or `.lora_B.weight` [out, rank]. Merged: W + scale * B A, in float32,
 then W's type; scale = alpha / rank. What an adapter of another kind computes
-besides that is refused by name, and so is an adapter of another base.
+besides that is refused by name, and so is an adapter of another base: it is
+known by its name, or, where this project wrote the adapter, by a few of the
+weights that it changes, in base_weights.json (peft looks at the other two alone).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
-from flax import nnx
 
-from clawgym_jax.checkpoints import folder, hf, names, safetensors
-from clawgym_jax.checkpoints.tensors import BLOCK, Tensor
+from clawgym_jax.checkpoints import folder, hf, safetensors
+from clawgym_jax.checkpoints.tensors import BLOCK, Tensor, put
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import write_json
-from clawgym_jax.models import CausalLM
 from clawgym_jax.models.layers.lora import LoraConfig
 
 _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+_BASE = "base_weights.json"
+_SAMPLES = 8  # of each weight
+_ROUNDING = 2**-8  # more than a base differs from itself in another float type
+_INITS = (True, False, "gaussian", "eva")
+"""Ways to start A and B that leave the base as it is; others change it too."""
 _PREFIX = "base_model.model."
 _A, _B = ".lora_A.weight", ".lora_B.weight"
 _UNSUPPORTED = (
@@ -54,11 +58,14 @@ class Adapter:
     config: rank, alpha and the layers' last names.
     factors: A and B by the Hugging Face name of the weight they change.
     base: the name of its base model; "" where none is given.
+    known: some values of each weight of the base that it changes; empty where
+      another program wrote it.
   """
 
   config: LoraConfig
   factors: dict[str, tuple[Tensor, Tensor]]
   base: str = ""
+  known: dict[str, list[float]] = field(default_factory=dict)
 
 
 def read(directory: str | Path) -> Adapter:
@@ -75,8 +82,16 @@ def read(directory: str | Path) -> Adapter:
       raise UserError(f"{path} uses {name}, which is not supported yet")
   if values.get("bias", "none") != "none":
     raise UserError(f"{path} uses bias {values['bias']!r}, which is not supported yet")
+  start = values.get("init_lora_weights", True)
+  if start not in _INITS:
+    raise UserError(
+        f"{path} uses init_lora_weights {start!r}, which changes the base too: save"
+        " the adapter as plain LoRA (peft: path_initial_model_for_weight_conversion)"
+    )
+  rank, alpha = values.get("r"), values.get("lora_alpha")
+  if type(alpha) not in (int, float):
+    raise UserError(f"{path} has no number lora_alpha: the adapter's scale is not known")
   tensors = safetensors.read_file(directory / _WEIGHTS)
-  rank = values.get("r")
   factors = {}
   for name, tensor in tensors.items():
     module = name.removeprefix(_PREFIX).removesuffix(_A).removesuffix(_B)
@@ -93,11 +108,11 @@ def read(directory: str | Path) -> Adapter:
       )
     factors[f"{module}.weight"] = (a, b)
   targets = tuple(sorted({name.split(".")[-2] for name in factors}))
-  config = LoraConfig(
-      rank=rank, alpha=float(values.get("lora_alpha", rank)), targets=targets
-  )
   return Adapter(
-      config=config, factors=factors, base=values.get("base_model_name_or_path") or ""
+      config=LoraConfig(rank=rank, alpha=float(alpha), targets=targets),
+      factors=factors,
+      base=values.get("base_model_name_or_path") or "",
+      known=hf.read_json(directory / _BASE) if (directory / _BASE).exists() else {},
   )
 
 
@@ -107,7 +122,7 @@ def write(
     *,
     done: Callable[[int], Any] = lambda nbytes: None,
 ) -> None:
-  """Writes a folder that `peft` loads; replaces an adapter, never another thing."""
+  """Writes a folder that `peft` loads; `directory` as `hf.write` takes it."""
   config = adapter.config
   values = {
       "peft_type": "LORA",
@@ -130,6 +145,8 @@ def write(
   }
   with folder.written(directory) as partial:
     safetensors.write_file(partial / _WEIGHTS, tensors, done=done)
+    if adapter.known:
+      write_json(partial / _BASE, adapter.known)
     write_json(partial / _CONFIG, values)
 
 
@@ -142,55 +159,30 @@ def merged(model: hf.Checkpoint, adapter: Adapter) -> hf.Checkpoint:
   _check_base(model, adapter)
   tensors = dict(model.tensors)
   for name, pair in adapter.factors.items():
-    tensors[name] = _changed(tensors[name], *pair, adapter.config.scale)
+    tensors[name] = _changed(name, tensors[name], *pair, adapter.config.scale)
   return replace(model, tensors=tensors)
 
 
-def restore(model: CausalLM, adapter: Adapter) -> None:
-  """Puts an adapter into a model made with its `LoraConfig`, on the model's mesh.
-
-  Raises:
-    UserError: the model has other adapted layers, or other shapes.
-  """
-  left = dict(adapter.factors)
-  state = nnx.state(model, nnx.LoRAParam)
-
-  def load(path: names.Path, variable: nnx.Variable) -> nnx.Variable:
-    current = variable[...]
-    value = np.empty(current.shape, current.dtype)
-    for name, index in names.pieces(path, current.shape):
-      module, factor, _ = name.rsplit(".", 2)
-      if f"{module}.weight" not in adapter.factors:
-        raise UserError(f"the adapter has nothing for {module}, which the model adapts")
-      tensor = adapter.factors[f"{module}.weight"][factor == "lora_B"]
-      if tensor.shape != value[index].shape:
-        raise UserError(
-            f"the adapter of {module} has shape {tensor.shape} where the model has"
-            f" {value[index].shape}: it is of another base"
-        )
-      value[index] = tensor.read()
-      left.pop(f"{module}.weight", None)
-    return variable.replace(jax.device_put(value, current.sharding))
-
-  state = nnx.map_state(load, state)
-  if left:
-    raise UserError(f"the adapter changes {min(left)}, which the model does not adapt")
-  nnx.update(model, state)
-
-
-def of(params: dict[str, Tensor], config: LoraConfig, base: str = "") -> Adapter:
+def of(params: dict[str, Tensor], config: LoraConfig) -> Adapter:
   """The adapter in tensors named `...q_proj.lora_A.weight` and `...lora_B.weight`."""
   factors = {}
   for name in params:
     if name.endswith(_A):
       module = name.removesuffix(_A)
       factors[f"{module}.weight"] = (params[name], params[f"{module}{_B}"])
-  return Adapter(config=config, factors=factors, base=base)
+  return Adapter(config=config, factors=factors)
+
+
+def based_on(adapter: Adapter, base: str, tensors: dict[str, Tensor]) -> Adapter:
+  """`adapter` with its base's name and what its base's weights are known by."""
+  known = {name: _sample(tensors[name]).tolist() for name in adapter.factors}
+  return replace(adapter, base=base, known=known)
 
 
 def _check_base(model: hf.Checkpoint, adapter: Adapter) -> None:
   own = str(model.config.get("_name_or_path") or "")
-  if own and adapter.base and _last(own) != _last(adapter.base):
+  called = {_last(own), _last(model.name)}
+  if own and adapter.base and not adapter.known and _last(adapter.base) not in called:
     raise UserError(
         f"the adapter is of the base {adapter.base}, and this model is {own}: give"
         " that base, or correct base_model_name_or_path in adapter_config.json"
@@ -204,13 +196,36 @@ def _check_base(model: hf.Checkpoint, adapter: Adapter) -> None:
           f"the adapter changes {name} of shape {shape}, and the base's has"
           f" {model.tensors[name].shape}: it is of another base"
       )
+  if not adapter.known:
+    return
+  try:
+    known = np.array([adapter.known[name] for name in adapter.factors], np.float32)
+    found = np.array([_sample(model.tensors[name]) for name in adapter.factors])
+    apart = np.linalg.norm(found - known) > _ROUNDING * np.linalg.norm(known)
+  except (KeyError, ValueError, TypeError) as error:
+    raise UserError(f"the adapter's {_BASE} is damaged: write the adapter again") from error
+  if apart:
+    raise UserError(
+        f"the adapter is of the base {adapter.base}, and this model's weights are"
+        f" others: give that base, or delete the adapter's {_BASE} to merge all the"
+        " same"
+    )
+
+
+def _sample(weight: Tensor) -> np.ndarray:
+  """float32 [_SAMPLES]: values of a weight's middle row, zeros past its end."""
+  row = weight.read()[weight.shape[0] // 2]
+  found = row[:: max(len(row) // _SAMPLES, 1)][:_SAMPLES].astype(np.float32)
+  return np.pad(found, (0, _SAMPLES - len(found)))
 
 
 def _last(name: str) -> str:
   return name.rstrip("/").rsplit("/", 1)[-1].lower()
 
 
-def _changed(weight: Tensor, a: Tensor, b: Tensor, scale: float) -> Tensor:
+def _changed(
+    name: str, weight: Tensor, a: Tensor, b: Tensor, scale: float
+) -> Tensor:
   def read() -> np.ndarray:
     source = weight.read()
     right, left = a.read().astype(np.float32), b.read().astype(np.float32)
@@ -218,7 +233,7 @@ def _changed(weight: Tensor, a: Tensor, b: Tensor, scale: float) -> Tensor:
     rows = max(BLOCK // weight.shape[1], 1)
     for start in range(0, weight.shape[0], rows):
       at = slice(start, start + rows)
-      out[at] = source[at].astype(np.float32) + scale * (left[at] @ right)
+      put(name, source[at].astype(np.float32) + scale * (left[at] @ right), out[at])
     return out
 
   return replace(weight, read=read, at=None)

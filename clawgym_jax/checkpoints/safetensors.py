@@ -21,7 +21,7 @@ import ml_dtypes
 import numpy as np
 
 from clawgym_jax.checkpoints.folder import sync
-from clawgym_jax.checkpoints.tensors import Tensor, mapped
+from clawgym_jax.checkpoints.tensors import Tensor, append, mapped
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import write_json
 
@@ -94,6 +94,9 @@ def read_folder(directory: Path) -> dict[str, Tensor]:
   try:
     where = json.loads(index.read_text())["weight_map"]
     files = sorted(set(where.values()))
+    for file in files:
+      if not file.endswith(".safetensors") or set(file) & set("/\\"):
+        raise ValueError(f"{file!r} is not the name of a file beside it")
   except (ValueError, KeyError, TypeError, AttributeError) as error:
     raise UserError(f"{index} is damaged ({error}): write it again") from error
   shards = {name: read_file(directory / name) for name in files}
@@ -179,23 +182,5 @@ def _write(
     file.write(len(text).to_bytes(8, "little") + text)
     file.flush()
     for name in order:
-      _append(file.fileno(), tensors[name])
+      append(file.fileno(), tensors[name])
       done(tensors[name].nbytes)
-
-
-def _append(target: int, tensor: Tensor) -> None:
-  """Appends a tensor's bytes to an open file."""
-  if tensor.at is None:
-    value = np.ascontiguousarray(tensor.read())
-    left = memoryview(value.reshape(-1).view(np.uint8))
-    while left:
-      left = left[os.write(target, left) :]
-    return
-  path, offset = tensor.at
-  left = tensor.nbytes
-  with open(path, "rb") as source:
-    while left:
-      sent = os.sendfile(target, source.fileno(), offset, left)
-      if not sent:
-        raise UserError(f"{path} became shorter while it was read")
-      offset, left = offset + sent, left - sent

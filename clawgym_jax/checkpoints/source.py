@@ -18,7 +18,7 @@ def load(
   """The model and tokenizer that `source` names.
 
   Args:
-    source: a .gguf file, package:NAME or a Hugging Face folder.
+    source: a .gguf file, package:NAME or a model folder.
     flag: what the user gave it by, for errors.
     also: what else the caller takes there, for errors.
     kw: of `CausalLM`, such as compute_dtype.
@@ -26,11 +26,29 @@ def load(
   Raises:
     UserError: it is none of these, or damaged.
   """
+  reader = gguf if _is_gguf(source, flag, also) else hf
+  return reader.load(source, **kw)
+
+
+def read(
+    source: str, *, flag: str, also: Sequence[str] = (), dtype: str = "float32"
+) -> hf.Checkpoint:
+  """The model that `source` names, not in memory; arguments as `load`'s.
+
+  `dtype` is what a GGUF file's weights become.
+  """
+  if _is_gguf(source, flag, also):
+    return gguf.read(source, dtype)
+  return hf.read(source)
+
+
+def _is_gguf(source: str, flag: str, also: Sequence[str]) -> bool:
+  """Whether it is a GGUF file; else it is a folder, or a `UserError`."""
   path = Path(source)
   if source.startswith("package:") or path.suffix == ".gguf":
-    return gguf.load(source, **kw)
+    return True
   if (path / "config.json").is_file():
-    return hf.load(path, **kw)
+    return False
   forms = (
       "a .gguf file",
       "package:NAME",

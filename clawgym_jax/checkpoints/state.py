@@ -1,24 +1,26 @@
 """A training run's saved state as a checkpoint, or as the adapter it trained.
 
-Its parameters are stacked arrays of an Orbax checkpoint; they are read a chunk
-of layers at a time. The tokenizer's files come from the model folder that the
+Its parameters are stacked arrays of an Orbax checkpoint, a layer a chunk, and are
+read a layer at a time. The tokenizer's files come from the model folder that the
 run started from. With LoRA the state holds the base's weights too, and its
 config says rank, alpha and targets under `lora`.
 """
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
-from clawgym_jax.checkpoints import hf, names, peft, weights
+import numpy as np
+import tensorstore as ts
+
+from clawgym_jax.checkpoints import hf, names, peft
 from clawgym_jax.checkpoints.orbax import Checkpoints
 from clawgym_jax.checkpoints.tensors import Tensor
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.models import ModelConfig
 from clawgym_jax.models.layers.lora import LoraConfig
-
-_ENDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
 def read(states: Checkpoints, start: Path) -> hf.Checkpoint:
@@ -33,7 +35,7 @@ def read(states: Checkpoints, start: Path) -> hf.Checkpoint:
   if not files:
     raise UserError(f"{start} has no tokenizer's files: give a model folder")
   ends = hf.read_json(start / "config.json")
-  config |= {key: ends[key] for key in _ENDS if key in ends}
+  config |= {key: ends[key] for key in hf.IDS if key in ends}
   model = hf.Checkpoint(
       config=config,
       tensors=names.fitting(ModelConfig.from_hf(config), tensors),
@@ -43,30 +45,36 @@ def read(states: Checkpoints, start: Path) -> hf.Checkpoint:
 
 
 def adapter(states: Checkpoints, base: str) -> peft.Adapter:
-  """The adapter of the newest whole state, for the base model called `base`."""
-  _, _, lora = _split(states, base)
+  """The adapter of the newest whole state.
+
+  Args:
+    states: a run's saved states.
+    base: what the run started from; a folder whose config says a name of its own
+      goes by that.
+  """
+  tensors, _, lora = _split(states)
   if lora is None:
     raise UserError(f"{states.directory} was trained without LoRA: it has no adapter")
-  return lora
+  config = Path(base) / "config.json"
+  if config.is_file():
+    base = hf.read_json(config).get("_name_or_path") or base
+  return peft.based_on(lora, base, tensors)
 
 
 def _split(
-    states: Checkpoints, base: str = ""
+    states: Checkpoints,
 ) -> tuple[dict[str, Tensor], dict[str, Any], peft.Adapter | None]:
   stores, config = states.open_params()
   found: dict[str, Tensor] = {}
   factors: dict[str, Tensor] = {}
   for dotted, store in stores.items():
-    path = tuple(int(p) if p.isdigit() else p for p in dotted.split("."))
-    cuts = list(names.pieces(path, store.shape))
-    lead = len(cuts[0][1])
-    fetch = weights.stacked(store, lead)
+    path = names.path_of(dotted)
     into = factors if names.is_lora(path) else found
-    for name, index in cuts:
+    for name, index in names.pieces(path, store.shape):
       into[name] = Tensor(
-          store.shape[lead:],
+          store.shape[len(index) :],
           store.dtype.numpy_dtype,
-          lambda fetch=fetch, index=index: fetch(index),
+          functools.partial(_read, store, index, states.directory),
       )
   settings = config.pop("lora", None)
   if not factors:
@@ -77,4 +85,11 @@ def _split(
         " their rank and alpha: save the run again with this version"
     )
   settings = LoraConfig(**settings | {"targets": tuple(settings["targets"])})
-  return found, config, peft.of(factors, settings, base)
+  return found, config, peft.of(factors, settings)
+
+
+def _read(store: ts.TensorStore, index: tuple[int, ...], where: Path) -> np.ndarray:
+  try:
+    return store[(*index, ...)].read().result()
+  except ValueError as error:
+    raise UserError(f"a saved state in {where} is damaged ({error})") from error

@@ -9,6 +9,7 @@ tensor, however large the checkpoint is.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+
+from clawgym_jax.contracts.errors import UserError
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 FLOATS = {np.dtype(kind) for kind in ("float64", "float32", "float16")} | {BFLOAT16}
@@ -71,7 +74,7 @@ def part(tensor: Tensor, index: Any) -> Tensor:
   return Tensor(shape, tensor.dtype, lambda: tensor.read()[index])
 
 
-def cast(tensor: Tensor, dtype: Any) -> Tensor:
+def cast(name: str, tensor: Tensor, dtype: Any) -> Tensor:
   """`tensor` in another float type; what holds no floats stays as it is."""
   if dtype is None or tensor.dtype == dtype or tensor.dtype not in FLOATS:
     return tensor
@@ -81,10 +84,38 @@ def cast(tensor: Tensor, dtype: Any) -> Tensor:
     source = np.ascontiguousarray(tensor.read()).reshape(-1)
     out = np.empty(tensor.size, dtype)
     for start in range(0, tensor.size, BLOCK):
-      out[start : start + BLOCK] = source[start : start + BLOCK]
+      put(name, source[start : start + BLOCK], out[start : start + BLOCK])
     return out.reshape(tensor.shape)
 
   return replace(tensor, dtype=dtype, read=read, at=None)
+
+
+def put(name: str, values: np.ndarray, out: np.ndarray) -> None:
+  """out[...] = values; `UserError` where float16 is too narrow for them."""
+  with np.errstate(over="ignore"):
+    out[...] = values
+  if out.dtype == np.float16 and (np.isinf(out) & np.isfinite(values)).any():
+    raise UserError(
+        f"{name} has values that float16 can't hold: choose bfloat16 or float32"
+    )
+
+
+def append(target: int, tensor: Tensor) -> None:
+  """Appends a tensor's bytes to an open file, a file's inside the kernel."""
+  if tensor.at is None:
+    value = np.ascontiguousarray(tensor.read())
+    left = memoryview(value.reshape(-1).view(np.uint8))
+    while left:
+      left = left[os.write(target, left) :]
+    return
+  path, offset = tensor.at
+  left = tensor.nbytes
+  with open(path, "rb") as source:
+    while left:
+      sent = os.sendfile(target, source.fileno(), offset, left)
+      if not sent:
+        raise UserError(f"{path} became shorter while it was read")
+      offset, left = offset + sent, left - sent
 
 
 def kind(tensors: dict[str, Tensor]) -> str:

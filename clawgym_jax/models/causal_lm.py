@@ -66,7 +66,13 @@ class LayerKinds(NamedTuple):
 
 
 class Decoder(nnx.Module):
-  """Embedding, layers and final norm: what Hugging Face calls `model`."""
+  """Embedding, layers and final norm: what Hugging Face calls `model`.
+
+  Gemma multiplies its embeddings by sqrt(hidden). transformers rounds that
+  factor to the weights' dtype: 33.94 becomes 34 in bfloat16. Here it is float32
+  whatever the weights are, as the residual stream that it scales is; in float32
+  both agree.
+  """
 
   def __init__(
       self,

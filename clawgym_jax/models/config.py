@@ -39,6 +39,16 @@ _OF_ONE_FAMILY = {
 _GEMMA_ACTIVATION = "gelu_pytorch_tanh"
 _GEMMA_PATTERN = 6  # every sixth layer is global where no list says which
 _SLIDING, _FULL = "sliding_attention", "full_attention"
+_SIZES = (
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+)
+"""Whole numbers; a config.json may leave out the last two."""
 _UNSUPPORTED = (
     "mlp_bias",
     "use_sliding_window",
@@ -135,20 +145,13 @@ class ModelConfig:
   @classmethod
   def from_hf(cls, values: dict[str, Any]) -> ModelConfig:
     """From the contents of a config.json; raises `UserError` on what is not supported."""
-    heads = values.get("num_attention_heads")
     try:
       family = values["model_type"]
       _check_supported(values, family)
       length = values.get("max_position_embeddings", 2048)
       return cls(
           family=family,
-          vocab_size=values["vocab_size"],
-          hidden_size=values["hidden_size"],
-          intermediate_size=values["intermediate_size"],
-          num_hidden_layers=values["num_hidden_layers"],
-          num_attention_heads=heads,
-          num_key_value_heads=values.get("num_key_value_heads") or heads,
-          head_dim=values.get("head_dim") or values["hidden_size"] // heads,
+          **_sizes(values),
           rms_norm_eps=values.get("rms_norm_eps", 1e-6),
           max_position_embeddings=length,
           # transformers leaves out what is its class's default.
@@ -214,6 +217,7 @@ def _check_supported(values: dict[str, Any], family: str) -> None:
     )
   for name in _UNSUPPORTED:
     _refuse(values.get(name), name)
+  _refuse((values.get("partial_rotary_factor") or 1.0) != 1.0, "partial_rotary_factor")
   _refuse(family != "qwen2" and values.get("attention_bias"), "attention_bias")
   _refuse(values.get("decoder_sparse_step", 1) != 1, "decoder_sparse_step")
   types = values.get("layer_types") or ()
@@ -228,6 +232,22 @@ def _check_supported(values: dict[str, Any], family: str) -> None:
   for name in names:
     activation = values.get(name) or wanted
     _refuse(activation != wanted, f"{name} {activation!r}")
+
+
+def _sizes(values: dict[str, Any]) -> dict[str, int]:
+  given = {name: values[name] for name in _SIZES if values.get(name) is not None}
+  for name, size in given.items():
+    if type(size) is not int or size < 1:
+      raise UserError(
+          f"config.json has {name} {size!r}: it must be a whole number, 1 or more"
+      )
+  heads = given["num_attention_heads"]
+  left_out = {
+      "num_key_value_heads": heads,
+      "head_dim": given["hidden_size"] // heads,
+  }
+  given = left_out | given
+  return {name: given[name] for name in _SIZES}
 
 
 def _of_rope(values: dict[str, Any], length: int) -> dict[str, Any]:
@@ -252,6 +272,12 @@ def _of_experts(values: dict[str, Any], family: str) -> dict[str, Any]:
 def _of_gemma(values: dict[str, Any], length: int) -> dict[str, Any]:
   """Windows and the two RoPEs of Gemma 3; absent settings as in transformers."""
   ropes = values.get("rope_parameters") or {}
+  flat = sorted(ropes.keys() - {_FULL, _SLIDING})
+  if flat:  # which transformers does not read either
+    raise UserError(
+        f"rope_parameters has {', '.join(flat)}: a {values['model_type']} config"
+        f" has one such object for {_FULL} and one for {_SLIDING}"
+    )
   full = (ropes.get(_FULL) or {}) | (values.get("rope_scaling") or {})
   local = ropes.get(_SLIDING) or {}
   _refuse(

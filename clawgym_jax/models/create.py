@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,98 +14,72 @@ from clawgym_jax.models.config import ModelConfig
 from clawgym_jax.models.layers.lora import LoraConfig, merge
 
 
-def tiny_qwen3(vocab_size: int, *, seed: int = 0, **kw) -> CausalLM:
-  """A random Qwen3 of 2 layers and 64 dimensions; head_dim != hidden / heads."""
-  config = ModelConfig(
-      family="qwen3",
-      vocab_size=vocab_size,
-      hidden_size=64,
-      intermediate_size=128,
-      num_hidden_layers=2,
-      num_attention_heads=4,
-      num_key_value_heads=2,
-      head_dim=32,
-      rope_theta=1e6,
-      rms_norm_eps=1e-6,
-  )
-  return CausalLM(config, rngs=nnx.Rngs(seed), **kw)
+_QWEN3 = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,  # not hidden / heads
+    "rope_theta": 1e6,
+    "rms_norm_eps": 1e-6,
+}
+_LLAMA = {
+    "hidden_size": 48,
+    "intermediate_size": 96,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 3,
+    "num_key_value_heads": 1,
+    "head_dim": 16,
+    "tie_word_embeddings": False,
+}
+_QWEN2 = _QWEN3 | {
+    "hidden_size": 48,
+    "intermediate_size": 80,
+    "num_attention_heads": 6,
+    "head_dim": 8,
+    "tie_word_embeddings": False,
+}
+_QWEN3_MOE = _QWEN3 | {
+    "tie_word_embeddings": False,
+    "num_experts": 8,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
+    "norm_topk_prob": True,
+}
+_GEMMA3 = _QWEN3 | {
+    "intermediate_size": 96,
+    "num_hidden_layers": 3,
+    "sliding_window": 5,
+    "layer_types": ("sliding_attention", "full_attention", "sliding_attention"),
+    "rope_local_base_freq": 1e4,
+    "query_pre_attn_scalar": 24,
+}
+TINY = {
+    "llama": _LLAMA,
+    "qwen2": _QWEN2,
+    "qwen3": _QWEN3,
+    "qwen3_moe": _QWEN3_MOE,
+    "gemma3_text": _GEMMA3,
+}
+"""Of each family a shape that a test can afford, but for its vocabulary."""
 
 
-def tiny_llama(vocab_size: int, *, seed: int = 0, **kw) -> CausalLM:
-  """A random Llama of 3 layers and 48 dimensions with 3 query and 1 key head."""
-  config = ModelConfig(
-      family="llama",
-      vocab_size=vocab_size,
-      hidden_size=48,
-      intermediate_size=96,
-      num_hidden_layers=3,
-      num_attention_heads=3,
-      num_key_value_heads=1,
-      head_dim=16,
-      tie_word_embeddings=False,
-  )
-  return CausalLM(config, rngs=nnx.Rngs(seed), **kw)
+def tiny_config(family: str, vocab_size: int) -> ModelConfig:
+  """The config of `tiny(family, vocab_size)`."""
+  return ModelConfig(family=family, vocab_size=vocab_size, **TINY[family])
 
 
-def tiny_qwen2(vocab_size: int, *, seed: int = 0, **kw) -> CausalLM:
-  """A random Qwen2.5 of 2 layers and 48 dimensions, untied."""
-  config = ModelConfig(
-      family="qwen2",
-      vocab_size=vocab_size,
-      hidden_size=48,
-      intermediate_size=80,
-      num_hidden_layers=2,
-      num_attention_heads=6,
-      num_key_value_heads=2,
-      head_dim=8,
-      rope_theta=1e6,
-      rms_norm_eps=1e-6,
-      tie_word_embeddings=False,
-  )
-  return CausalLM(config, rngs=nnx.Rngs(seed), **kw)
+def tiny(family: str, vocab_size: int, *, seed: int = 0, **kw: Any) -> CausalLM:
+  """A random model of 2 or 3 layers; `kw` as of `CausalLM`."""
+  return CausalLM(tiny_config(family, vocab_size), rngs=nnx.Rngs(seed), **kw)
 
 
-def tiny_gemma3(vocab_size: int, *, seed: int = 0, **kw) -> CausalLM:
-  """A random Gemma 3 of 3 layers, the second one full, with a window of 5 tokens."""
-  config = ModelConfig(
-      family="gemma3_text",
-      vocab_size=vocab_size,
-      hidden_size=64,
-      intermediate_size=96,
-      num_hidden_layers=3,
-      num_attention_heads=4,
-      num_key_value_heads=2,
-      head_dim=32,
-      rope_theta=1e6,
-      rms_norm_eps=1e-6,
-      sliding_window=5,
-      layer_types=("sliding_attention", "full_attention", "sliding_attention"),
-      rope_local_base_freq=1e4,
-      query_pre_attn_scalar=24,
-  )
-  return CausalLM(config, rngs=nnx.Rngs(seed), **kw)
-
-
-def tiny_qwen3_moe(vocab_size: int, *, seed: int = 0, **kw) -> CausalLM:
-  """A random Qwen3-MoE of 2 layers with 2 of 8 experts a token."""
-  config = ModelConfig(
-      family="qwen3_moe",
-      vocab_size=vocab_size,
-      hidden_size=64,
-      intermediate_size=128,
-      num_hidden_layers=2,
-      num_attention_heads=4,
-      num_key_value_heads=2,
-      head_dim=32,
-      rope_theta=1e6,
-      rms_norm_eps=1e-6,
-      tie_word_embeddings=False,
-      num_experts=8,
-      num_experts_per_tok=2,
-      moe_intermediate_size=32,
-      norm_topk_prob=True,
-  )
-  return CausalLM(config, rngs=nnx.Rngs(seed), **kw)
+tiny_llama = partial(tiny, "llama")
+tiny_qwen2 = partial(tiny, "qwen2")
+tiny_qwen3 = partial(tiny, "qwen3")
+tiny_qwen3_moe = partial(tiny, "qwen3_moe")
+tiny_gemma3 = partial(tiny, "gemma3_text")
 
 
 def serving_graphdef(config: ModelConfig, compute_dtype: jnp.dtype) -> nnx.GraphDef:

@@ -96,7 +96,8 @@ class RopeScaling:
     """From `rope_parameters` or the older `rope_scaling`; None where plain.
 
     `max_position_embeddings` stands in where the original length is not given.
-    Raises `UserError` on another kind and on a setting that would be ignored.
+    Raises `UserError` on another kind and on a setting that would be ignored, as
+    a factor without a kind is.
     """
     kind = values.get("rope_type", values.get("type", "default"))
     given = {
@@ -106,8 +107,6 @@ class RopeScaling:
     }
     if given.pop("partial_rotary_factor", 1.0) != 1.0:
       raise UserError("the model uses partial_rotary_factor, which is not supported yet")
-    if kind == "default":
-      return None
     if kind == "yarn":
       given["beta_fast"] = given.get("beta_fast") or 32.0
       given["beta_slow"] = given.get("beta_slow") or 1.0
@@ -115,12 +114,15 @@ class RopeScaling:
       original = given.get("original_max_position_embeddings", max_position_embeddings)
       given["original_max_position_embeddings"] = original
       given.setdefault("factor", max_position_embeddings / original)
-    unknown = sorted(given.keys() - {"factor", *_FIELDS.get(kind, given)})
+    read = () if kind == "default" else ("factor", *_FIELDS.get(kind, given))
+    unknown = sorted(given.keys() - set(read))
     if unknown:
       raise UserError(
           f"RoPE scaling {kind!r} has {', '.join(unknown)}, which this kind does"
-          " not read: remove it from config.json, or correct the kind"
+          " not read: remove it from config.json, or correct rope_type"
       )
+    if kind == "default":
+      return None
     if kind in _FIELDS and "factor" not in given:
       raise UserError(f"RoPE scaling {kind!r} lacks factor")
     factor = float(given.pop("factor", 1.0))

@@ -63,7 +63,7 @@ def hand_over(
     out: Path, model: CausalLM, tokenizer: Tokenizer, saves: Checkpoints, base: str
 ) -> None:
   """Writes hf/, the whole model, and adapter/ where adapters were trained."""
-  hf.save(out / "hf", create.merged(model), tokenizer)
+  hf.save(out / "hf", model, tokenizer)
   if model.lora is not None:
     peft.write(out / "adapter", state.adapter(saves, base))
 

@@ -19,9 +19,9 @@ from sandbox.gateway.messages import Message, Request
 _MOVING_TAIL = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Node:
-  """A recorded step in its place.
+  """A recorded step in its place, equal to itself only.
 
   `digests` are of the step's own messages and response; `prompt_key` and
   `path_key` stand for everything up to the prompt and to the response; `usage`

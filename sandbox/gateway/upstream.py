@@ -16,10 +16,11 @@ import math
 import secrets
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import aiohttp
 
-from clawgym_jax.chat.conversation import Conversation
+from clawgym_jax.chat.conversation import Conversation, thought_of
 from clawgym_jax.chat.response import detect_format, opens_thought, parse_response
 from clawgym_jax.chat.tokenizer import Tokenizer
 from clawgym_jax.contracts import json_text
@@ -28,7 +29,7 @@ from clawgym_jax.contracts.trajectory import Message
 from sandbox.gateway.caller import CONNECT_SECONDS, Caller, json_of
 from sandbox.gateway.errors import CallError, bad_request
 from sandbox.gateway.messages import Request
-from sandbox.gateway.tree import Place
+from sandbox.gateway.tree import Node, Place
 
 _PROMPT_END = 16  # tokens at a prompt's end that may open a thought
 
@@ -62,6 +63,8 @@ class TokenUpstream:
     self._max_len: int = info["max_len"]
     self._tokenizer = tokenizer
     self._format = detect_format(tokenizer.template.literals)
+    # Read once for each response: a call costs what is new in it.
+    self._thoughts: WeakKeyDictionary[Node, str | None] = WeakKeyDictionary()
     self._http = Caller(url, deadline, None)
 
   async def close(self) -> None:
@@ -138,12 +141,18 @@ class TokenUpstream:
       ids = Conversation.start(tokenizer, place.messages, request.tools).ids
       return ids, ids
     turns = [
-        (node.step.prompt_ids, node.step.response_ids) for node in place.parent.path()
+        (node.step.prompt_ids, node.step.response_ids, self._thought(node))
+        for node in place.parent.path()
     ]
     held = request.messages[: len(request.messages) - len(place.messages)]
     conversation = Conversation.resume(tokenizer, turns, held, request.tools)
     delta = conversation.extend(place.messages)
     return conversation.ids, delta
+
+  def _thought(self, node: Node) -> str | None:
+    if node not in self._thoughts:
+      self._thoughts[node] = thought_of(self._tokenizer, node.step.response_ids)
+    return self._thoughts[node]
 
 
 class ChatUpstream:

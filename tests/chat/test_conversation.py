@@ -6,8 +6,14 @@ import random
 import pytest
 import tokenizers
 
-from clawgym_jax.chat import vocabulary
-from clawgym_jax.chat.conversation import Conversation, prompt_ids, render
+from clawgym_jax.chat import appending, vocabulary
+from clawgym_jax.chat.conversation import (
+    Conversation,
+    NotAppendOnly,
+    prompt_ids,
+    render,
+    thought_of,
+)
 from clawgym_jax.chat.template import ChatTemplate
 from clawgym_jax.chat.tokenizer import TURN_START, Tokenizer
 from clawgym_jax.contracts.errors import RecordError
@@ -239,7 +245,7 @@ def test_responses_are_held_as_they_were_sampled(name):
       ids += generator.choice([[], [tokenizer.eos_id]])
       changed += tokenizer.encode(tokenizer.decode(ids)) != ids
       talk.append_response(ids)
-      turns.append((prompt, ids))
+      turns.append((prompt, ids, thought_of(tokenizer, ids)))
       new = [{"role": "user", "content": f"go on {number}"}]
       messages += [{"role": "assistant", "content": "?"}]
       resumed = Conversation.resume(tokenizer, turns, messages, None)
@@ -250,7 +256,7 @@ def test_responses_are_held_as_they_were_sampled(name):
         break
       assert resumed.extend(new) == prompt
       messages += new
-      held = [i for p, r in turns for i in (*p, *r)] + prompt
+      held = [i for p, r, _ in turns for i in (*p, *r)] + prompt
       assert talk.ids == resumed.ids == held
   assert changed > 20
 
@@ -292,10 +298,11 @@ def test_an_increment_costs_what_its_messages_cost(monkeypatch):
 
   monkeypatch.setattr(type(tokenizer.template), "render", counted)
   long = [MESSAGES[0], {"role": "user", "content": "word " * 5000}]
-  talk = Conversation.start(tokenizer, long, TOOLS)
-  talk.append_response([5, tokenizer.eos_id])
-  written.clear()
-  talk.extend([{"role": "user", "content": "go on"}])
+  for _ in range(2):  # the first time this kind of conversation is looked at
+    talk = Conversation.start(tokenizer, long, TOOLS)
+    talk.append_response([5, tokenizer.eos_id])
+    written.clear()
+    talk.extend([{"role": "user", "content": "go on"}])
   assert max(written) < 100
 
 
@@ -365,3 +372,70 @@ def test_a_thought_in_the_prompt_is_missed_too():
   talk = Conversation.start(tokenizer, [*history, MESSAGES[5], MESSAGES[1]], TOOLS)
   talk.append_response([*tokenizer.encode("3"), tokenizer.eos_id])
   assert talk.extend([{"role": "user", "content": "sure?"}])
+
+
+CHATML = (
+    "{% set ns = namespace(last=0) %}{% for m in messages %}"
+    "{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% endfor %}"
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content or '' }}"
+    "{% for c in m.tool_calls or [] %}<tool_call>{{ c.function | tojson }}</tool_call>"
+    "{% endfor %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+OLD = "loop.index0 < ns.last"
+CALLS = "m.tool_calls or []"
+REWRITING = {  # how the template is changed, and what is said of it, in which turn
+    "results are dropped": (
+        "{% for m in messages %}<", f"{{% for m in messages if not (m.role == 'tool'"
+        " and messages[-1].role == 'user') %}<", "the tool's result differently", 2,
+    ),
+    "calls are dropped": (CALLS, f"([] if {OLD} else ({CALLS}))", "call differently", 2),
+    "results are cut": (
+        "m.content or ''", f"m.content[:200] if {OLD} and m.role == 'tool' else"
+        " (m.content or '')", "the tool's result differently", 2,
+    ),
+    "the last four stay": (
+        "{% for m in messages %}<", "{% for m in messages[-4:] %}<",
+        "the user's message differently", 1,
+    ),
+    "questions are numbered": (
+        "{{ m.role }}", "{{ m.role }}{{ loop.index if m.role == 'user' }}",
+        "the same messages as", 2,
+    ),
+    "nothing": ("", "", None, None),
+}  # fmt: skip
+
+
+def chatml(old, new):
+  backend = FAMILIES["smollm2"].peer.backend_tokenizer.to_str()
+  return Tokenizer(
+      tokenizers.Tokenizer.from_str(backend),
+      ChatTemplate(CHATML.replace(old, new) if old else CHATML),
+      named={"eos_token": "<|im_end|>"},
+  )
+
+
+@pytest.mark.parametrize("name", REWRITING)
+def test_templates_that_rewrite_earlier_turns_are_refused(name):
+  old, new, why, turn = REWRITING[name]
+  tokenizer = chatml(old, new)
+  result = {"role": "tool", "content": "a\nb", "tool_call_id": "c1"}
+  talk = Conversation.start(tokenizer, [MESSAGES[1]], TOOLS)
+  for number, message in enumerate([result, MESSAGES[1], MESSAGES[1]], 1):
+    talk.append_response([*tokenizer.encode("said"), tokenizer.eos_id])
+    if number == turn:
+      with pytest.raises(NotAppendOnly, match=why):
+        talk.extend([message])
+      return
+    assert talk.extend([message])
+  assert why is None
+
+
+def test_a_window_is_seen_before_a_conversation_reaches_it():
+  tokenizer = chatml("{% for m in messages %}<", "{% for m in messages[-300:] %}<")
+  kind = appending.Kind(
+      system=True, tools=True, calls=True, questions=False, thoughts=False
+  )
+  appending.check(tokenizer, kind, 10, {})
+  with pytest.raises(NotAppendOnly, match="the system message differently"):
+    appending.check(tokenizer, kind, 299, {})

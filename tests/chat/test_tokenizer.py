@@ -137,6 +137,9 @@ def test_where_a_template_is_found(tmp_path):
   read = Tokenizer.load(tmp_path / "m")
   assert read.template.source == family.template.source
   assert read.template.tool_use == "{{ tools | length }}"
+  legacy = {"chat_template": "{{ messages | length + 1 }}"}
+  (tmp_path / "m" / "chat_template.json").write_text(json.dumps(legacy))
+  assert Tokenizer.load(tmp_path / "m").template.source == legacy["chat_template"]
   (tmp_path / "m" / "chat_template.jinja").write_text("{{ messages | length }}")
   assert Tokenizer.load(tmp_path / "m").template.source == "{{ messages | length }}"
   folder(tmp_path / "base", family, {"eos_token": "<|im_end|>"})
@@ -144,6 +147,31 @@ def test_where_a_template_is_found(tmp_path):
   assert base.decode(base.encode("a model without a template")).startswith("a model")
   with pytest.raises(UserError, match="no chat template"):
     prompt_ids(base, TALK, None)
+
+
+def test_named_templates_have_a_folder(tmp_path):
+  """As transformers writes a tokenizer with several templates."""
+  family = FAMILIES["hermes"]
+  for_tools = "{{ tools | length }}" + family.template.source
+  peer = transformers.PreTrainedTokenizerFast(
+      tokenizer_object=family.peer.backend_tokenizer,
+      chat_template={"default": family.template.source, "tool_use": for_tools, "x": "y"},
+      **family.named,
+  )
+  peer.save_pretrained(tmp_path / "theirs")
+  read = Tokenizer.load(tmp_path / "theirs")
+  tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
+  for given in (None, tools):
+    theirs = peer.apply_chat_template(
+        TALK, given, add_generation_prompt=True, return_dict=False
+    )
+    assert prompt_ids(read, TALK, given) == theirs
+  read.save(tmp_path / "ours")
+  names = sorted(path.name for path in (tmp_path / "theirs").rglob("*.jinja"))
+  assert names == ["chat_template.jinja", "tool_use.jinja", "x.jinja"]
+  for path in (tmp_path / "theirs").rglob("*.jinja"):
+    kept = tmp_path / "ours" / path.relative_to(tmp_path / "theirs")
+    assert kept.read_bytes() == path.read_bytes()
 
 
 def test_tokens_that_only_the_config_names(tmp_path):
@@ -169,6 +197,7 @@ def test_tokens_that_only_the_config_names(tmp_path):
         ("tokenizer_config.json", "[]", "no object"),
         ("tokenizer_config.json", '{"chat_template": []}', "none named default"),
         ("chat_template.jinja", "{% for %}", "can't be read"),
+        ("chat_template.json", "{torn", "chat_template.json is damaged"),
         ("chat_template.jinja", "{% for i in range(99999) %}{% for j in range(99999) %}"
          "{% endfor %}{% endfor %}", "does not end"),
         ("tokenizer_config.json", "{}", "eos_token"),
@@ -186,6 +215,9 @@ def test_missing_and_damaged_vocabularies_are_named(tmp_path):
     Tokenizer.load(tmp_path)
   (tmp_path / "tokenizer.model").write_bytes(b"no model")
   with pytest.raises(UserError, match="sentencepiece model is damaged"):
+    Tokenizer.load(tmp_path)
+  (tmp_path / "tokenizer.json").write_bytes(b"\xff")
+  with pytest.raises(UserError, match="tokenizer.json is damaged"):
     Tokenizer.load(tmp_path)
   words = pieces(model_type="word", vocab_size=100)
   with pytest.raises(UserError, match="words or characters"):

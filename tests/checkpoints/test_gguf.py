@@ -31,13 +31,25 @@ def interleaved(value: np.ndarray, heads: int) -> np.ndarray:
   return halves.swapaxes(1, 2).reshape(value.shape)
 
 
+def gguf_name(name: str, config) -> tuple[str, int | None]:
+  """The name that the converter gives, which merges experts, and which expert."""
+  architecture = ARCHITECTURES.get(config.family, config.family)
+  (kind,) = (a for a, n in gguf_format.MODEL_ARCH_NAMES.items() if n == architecture)
+  known = gguf_format.get_tensor_name_map(kind, config.num_hidden_layers)
+  expert = re.search(r"\.experts\.(\d+)\.", name)
+  if expert is not None:
+    name = name.replace(expert[0], ".experts.")
+  wanted = known.get_name(name, try_suffixes=(".weight", ".bias"))
+  return wanted, None if expert is None else int(expert[1])
+
+
 def stored(model) -> dict[str, np.ndarray]:
   """The tensors that llama.cpp's converter writes, by its names."""
   config = model.config
   found, experts = {}, {}
   for name, tensor in names.tensors(nnx.state(model, nnx.Param)).items():
     value = tensor.read().astype(np.float32)
-    wanted, expert = gguf._gguf_name(name, config.family)
+    wanted, expert = gguf_name(name, config)
     if config.family == "llama" and ".attn_q." in wanted:
       value = interleaved(value, config.num_attention_heads)
     if config.family == "llama" and ".attn_k." in wanted:
@@ -237,6 +249,7 @@ SCALINGS = {
         {"rope.scaling.type": "linear", "rope.scaling.factor": 8.0},
         RopeScaling(kind="linear", factor=8.0),
     ),
+    "no type": ({"rope.scaling.factor": 8.0}, RopeScaling(kind="linear", factor=8.0)),
     "yarn": (
         {
             "rope.scaling.type": "yarn",
@@ -349,9 +362,15 @@ def test_what_is_not_read_is_named(tmp_path, tokenizer, monkeypatch):
       gguf.load(path)
 
   refused("RoPE scaling 'longrope'", metadata={"rope.scaling.type": "longrope"})
+  refused("lacks llama.rope.scaling.factor", metadata={"rope.scaling.type": "linear"})
+  refused("rope.dimension_count 8 where a head has 16", metadata={"rope.dimension_count": 8})
+  refused("value_length 32 where a head has 16", metadata={"attention.value_length": 32})
+  refused("key llama.attention.scale,", metadata={"attention.scale": 0.5})
+  bias = {"blk.0.attn_q.bias": np.zeros(48, np.float32)}
+  refused(re.escape("tensor blk.0.attn_q.bias, which a llama"), extra=bias)
   with monkeypatch.context() as patch:
-    patch.setitem(ARCHITECTURES, "llama", "mamba")
-    refused("a 'mamba' model; llama, qwen2, qwen3, qwen3moe, gemma3")
+    patch.delitem(gguf_config._FAMILIES, "llama")
+    refused("a 'llama' model; qwen2, qwen3, qwen3moe, gemma3")
   with monkeypatch.context() as patch:
     patch.setattr(gguf, "_KINDS", ["F16"])
     refused("stores .* as F32; read here are F16")

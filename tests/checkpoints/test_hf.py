@@ -149,6 +149,15 @@ def test_what_a_killed_save_leaves_ends_at_the_next(
   hf.load(target)
 
 
+def test_a_write_ends_no_other_models(tmp_path, tokenizer):
+  """What a killed write of `a.old-b` left is not one of `a`."""
+  model = create.tiny_qwen3(tokenizer.vocab_size)
+  hf.save(tmp_path / ".a.old-b.partial-0a1b2c3d", model, tokenizer)
+  before = sorted(path.name for path in tmp_path.iterdir())
+  hf.save(tmp_path / "a", model, tokenizer)
+  assert sorted(path.name for path in tmp_path.iterdir()) == [*before, "a"]
+
+
 def test_a_failed_save_leaves_the_old_model(tmp_path, tokenizer, monkeypatch):
   model = create.tiny_qwen3(tokenizer.vocab_size)
   hf.save(tmp_path / "model", model, tokenizer)

@@ -108,12 +108,23 @@ def test_a_kill_before_the_seal_loses_no_older_state(tmp_path, monkeypatch, caps
   assert "none was saved before it" in capsys.readouterr().err
   Checkpoints(tmp_path, keep=1).save(first)
   cut_short(second)
-  params, _ = Checkpoints(tmp_path).restore_params()
+  params, _ = Checkpoints(tmp_path).open_params()
   assert params and (tmp_path / "2").exists()  # a reader moves nothing
   saver = Checkpoints(tmp_path, keep=1)
   same(saver.restore(state_of(0)), first)
   saver.save(second)
   assert sorted(path.name for path in tmp_path.iterdir()) == ["2"]
+
+
+def test_a_layer_is_a_chunk(tmp_path):
+  """So that a layer is read alone, an expert too; what is not stacked is whole."""
+  model = create.tiny_qwen3_moe(258)
+  Checkpoints(tmp_path).save(TrainState(step=1, params=nnx.state(model, nnx.Param)))
+  params, _ = Checkpoints(tmp_path).open_params()
+  chunks = {name: array.chunk_layout.read_chunk.shape for name, array in params.items()}
+  assert chunks["model.embed_tokens.weight"] == (258, 64)
+  assert chunks["model.layers.self_attn.q_proj.weight"] == (1, 128, 64)
+  assert chunks["model.layers.mlp.experts.down_proj.weight"] == (1, 1, 64, 32)
 
 
 def test_another_model_is_refused_by_name(tmp_path):

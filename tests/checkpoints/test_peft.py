@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -100,22 +101,8 @@ def test_peft_computes_the_same(run, tmp_path, logits):
   np.testing.assert_allclose(found, logits(model, TOKENS), atol=1e-4)
   adapted.save_pretrained(tmp_path / "theirs")
   again = peft.read(tmp_path / "theirs")
-  assert again.config == LORA.__class__(
-      rank=3, alpha=6.0, targets=tuple(sorted(LORA.targets))
-  )
+  assert again.config == replace(LORA, targets=tuple(sorted(LORA.targets)))
   assert again.factors.keys() == peft.read(tmp_path / "adapter").factors.keys()
-
-
-def test_an_adapter_goes_on_being_trained(run, tmp_path, logits):
-  model, base, states = run
-  peft.write(tmp_path / "adapter", state.adapter(states, str(base)))
-  adapter = peft.read(tmp_path / "adapter")
-  again, _ = hf.load(base, lora=adapter.config)
-  peft.restore(again, adapter)
-  np.testing.assert_array_equal(logits(again, TOKENS), logits(model, TOKENS))
-  narrower, _ = hf.load(base, lora=LoraConfig(rank=3, alpha=6.0, targets=("q_proj",)))
-  with pytest.raises(UserError, match="does not adapt"):
-    peft.restore(narrower, adapter)
 
 
 def test_the_merge_is_float32_and_then_the_bases_type(run, tmp_path, tokenizer):
@@ -147,6 +134,14 @@ def change_config(directory, **change) -> None:
         ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
         ({"rank_pattern": {"q_proj": 2}}, "rank_pattern"),
         ({"r": 4}, "another rank"),
+        ({"lora_alpha": None}, "no number lora_alpha"),
+        ({"lora_alpha": "6"}, "no number lora_alpha"),
+        ({"init_lora_weights": "pissa"}, "init_lora_weights 'pissa'"),
+        ({"init_lora_weights": "pissa_niter_4"}, "init_lora_weights"),
+        ({"init_lora_weights": "olora"}, "init_lora_weights 'olora'"),
+        ({"init_lora_weights": "corda"}, "init_lora_weights 'corda'"),
+        ({"init_lora_weights": "loftq"}, "init_lora_weights 'loftq'"),
+        ({"init_lora_weights": None}, "init_lora_weights None"),
     ],
 )
 def test_what_is_more_than_lora_is_refused(change, expected, run, tmp_path):
@@ -157,15 +152,64 @@ def test_what_is_more_than_lora_is_refused(change, expected, run, tmp_path):
     peft.read(tmp_path / "adapter")
 
 
+@pytest.mark.parametrize("start", [True, False, "gaussian", "eva", "no key"])
+def test_starts_that_leave_the_base_alone_are_read(start, run, tmp_path):
+  _, base, states = run
+  peft.write(tmp_path / "adapter", state.adapter(states, str(base)))
+  change_config(tmp_path / "adapter", init_lora_weights=start)
+  path = tmp_path / "adapter" / "adapter_config.json"
+  if start == "no key":
+    path.write_text(path.read_text().replace("init_lora_weights", "other"))
+  assert peft.read(tmp_path / "adapter").config == replace(
+      LORA, targets=tuple(sorted(LORA.targets))
+  )
+  text = path.read_text().replace('"lora_alpha"', '"alpha"')
+  path.write_text(text)
+  with pytest.raises(UserError, match="no number lora_alpha"):
+    peft.read(tmp_path / "adapter")
+
+
+def named(directory, name: str) -> None:
+  """Says `_name_or_path` as transformers 4 does."""
+  path = directory / "config.json"
+  path.write_text(json.dumps(json.loads(path.read_text()) | {"_name_or_path": name}))
+
+
+def test_an_own_adapter_knows_its_base_by_its_weights(run, tmp_path, tokenizer):
+  """Whatever it is called, in any type of floats; a sibling of its shape it is not."""
+  _, base, states = run
+  peft.write(tmp_path / "unnamed", state.adapter(states, str(base)))
+  named(base, "org/base")
+  peft.write(tmp_path / "named", state.adapter(states, str(base)))
+  assert peft.read(tmp_path / "unnamed").base == str(base)
+  assert peft.read(tmp_path / "named").base == "org/base"
+  for kind in ("bfloat16", "float16"):
+    hf.write(tmp_path / kind, hf.read(base), dtype=kind)
+  sibling = create.tiny_qwen3(tokenizer.vocab_size, seed=1)
+  hf.save(tmp_path / "sibling", sibling, tokenizer)
+  named(tmp_path / "sibling", "org/base")
+  for folder in ("unnamed", "named"):
+    adapter = peft.read(tmp_path / folder)
+    for same in (base, tmp_path / "bfloat16", tmp_path / "float16"):
+      peft.merged(hf.read(same), adapter)
+    with pytest.raises(UserError, match="this model's weights are others"):
+      peft.merged(hf.read(tmp_path / "sibling"), adapter)
+    (tmp_path / folder / "base_weights.json").write_text('{"a": 1}')
+    with pytest.raises(UserError, match="base_weights.json is damaged"):
+      peft.merged(hf.read(base), peft.read(tmp_path / folder))
+    (tmp_path / folder / "base_weights.json").unlink()  # as the error says
+    peft.merged(hf.read(tmp_path / "sibling"), peft.read(tmp_path / folder))
+
+
 def test_an_adapter_of_another_base_is_refused(run, tmp_path, tokenizer):
   _, base, states = run
-  adapter = state.adapter(states, "org/base-a")
+  adapter = replace(state.adapter(states, "org/base-a"), known={})  # another's
   source = hf.read(base)
-  named = hf.Checkpoint(
-      config=source.config | {"_name_or_path": "/models/base-b/"}, tensors=source.tensors
-  )
-  with pytest.raises(UserError, match="of the base org/base-a"):
-    peft.merged(named, adapter)
+  for name in ("/models/base-b/", "org/base-b"):
+    other = replace(source, config=source.config | {"_name_or_path": name})
+    with pytest.raises(UserError, match="of the base org/base-a"):
+      peft.merged(other, adapter)
+    peft.merged(replace(other, name="models/Base-A/"), adapter)
   hf.save(tmp_path / "other", create.tiny_llama(tokenizer.vocab_size), tokenizer)
   with pytest.raises(UserError, match="of another base"):
     peft.merged(hf.read(tmp_path / "other"), adapter)

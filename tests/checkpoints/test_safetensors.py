@@ -71,13 +71,24 @@ def test_shards_hold_no_more_than_asked_and_are_read_as_one(tmp_path):
 
 def test_a_change_of_type_leaves_whole_numbers_alone():
   for name, tensor in TENSORS.items():
-    changed = cast(tensor, BFLOAT16)
+    changed = cast(name, tensor, BFLOAT16)
     if tensor.dtype.name in ("float64", "float32", "float16", "bfloat16"):
       expected = np.asarray(VALUES[name]).astype(BFLOAT16)
       assert changed.dtype == BFLOAT16
       np.testing.assert_array_equal(changed.read(), expected)
     else:
       assert changed is tensor
+
+
+def test_what_float16_cannot_hold_is_named():
+  fits = np.asarray([65504.0, -65504.0, np.inf, 1e-9], np.float32)
+  np.testing.assert_array_equal(
+      cast("a", held(fits), np.float16).read(), fits.astype(np.float16)
+  )
+  for kind in (np.float32, BFLOAT16):
+    wide = held(np.asarray([1.0, -70000.0], kind))
+    with pytest.raises(UserError, match="^b has values that float16"):
+      cast("b", wide, np.float16).read()
 
 
 def lie(path, change) -> None:
@@ -135,6 +146,12 @@ def test_an_index_that_lies_is_named(tmp_path):
   index.write_text("[]")
   with pytest.raises(UserError, match="index.json is damaged"):
     ours.read_folder(tmp_path)
+  (tmp_path / "in").mkdir()
+  ours.write_file(tmp_path / "outside.safetensors", {"half": TENSORS["half"]})
+  for file in ("../outside.safetensors", "in/x.safetensors", "..", "in", "a\\b.safetensors"):
+    (tmp_path / "in" / ours.INDEX).write_text(json.dumps({"weight_map": {"half": file}}))
+    with pytest.raises(UserError, match="index.json is damaged.*not the name of a file"):
+      ours.read_folder(tmp_path / "in")
   index.write_text(json.dumps(before))
   (tmp_path / last).unlink()
   with pytest.raises(UserError, match=f"{last} is missing"):

@@ -13,8 +13,11 @@ def test_a_folder_is_loaded_and_anything_else_refused(tmp_path, tokenizer):
   hf.save(tmp_path / "model", create.tiny_qwen3(tokenizer.vocab_size), tokenizer)
   model, _ = source.load(str(tmp_path / "model"), flag="--x", compute_dtype="bfloat16")
   assert model.compute_dtype == "bfloat16"
-  with pytest.raises(UserError, match="--x=.* is none of: .*tiny"):
-    source.load(str(tmp_path), flag="--x", also=("tiny",))
+  found = source.read(str(tmp_path / "model"), flag="--x")
+  assert found.tensors.keys() == hf.read(tmp_path / "model").tensors.keys()
+  for take in (source.load, source.read):
+    with pytest.raises(UserError, match="--x=.* is none of: .*tiny"):
+      take(str(tmp_path), flag="--x", also=("tiny",))
   with pytest.raises(UserError, match="--x=nowhere does not exist"):
     source.load("nowhere", flag="--x")
   with pytest.raises(UserError, match="pip install"):

@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 
-from clawgym_jax.checkpoints import folder, hf, safetensors, weights
+from clawgym_jax.checkpoints import folder, hf, safetensors, weights_writer
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.models import create
 from tests.checkpoints.conftest import logits, tokenizer  # noqa: F401
@@ -85,7 +85,11 @@ def test_foreign_files_go_along_byte_for_byte(tmp_path, tokenizer):
     (tmp_path / "a" / name).write_bytes(text.encode())
   config = json.loads((tmp_path / "a" / "config.json").read_text()) | {"own_key": [1]}
   (tmp_path / "a" / "config.json").write_text(json.dumps(config))
+  more = "additional_chat_templates/tool_use.jinja"
+  (tmp_path / "a" / more).parent.mkdir()
+  (tmp_path / "a" / more).write_bytes(template.encode())
   hf.write(tmp_path / "b", hf.read(tmp_path / "a"))
+  assert (tmp_path / "b" / more).read_bytes() == template.encode()
   for name, text in foreign.items():
     assert (tmp_path / "b" / name).read_bytes() == text.encode()
   assert json.loads((tmp_path / "b" / "config.json").read_text()) == config
@@ -166,6 +170,37 @@ def test_a_target_that_is_in_the_way_is_refused(tmp_path, tokenizer):
   assert (tmp_path / "work" / "notes.txt").read_text() == "mine"
 
 
+def test_a_link_to_a_folder_is_a_name_of_it(tmp_path, tokenizer):
+  """What it points to is replaced, and the command says so."""
+  hf.save(tmp_path / "a", create.tiny_qwen3(tokenizer.vocab_size, seed=1), tokenizer)
+  hf.save(tmp_path / "b", create.tiny_qwen3(tokenizer.vocab_size, seed=2), tokenizer)
+  (tmp_path / "link").symlink_to(tmp_path / "b")
+  done = subprocess.run(
+      command(source=tmp_path / "a", target=tmp_path / "link"),
+      capture_output=True,
+      text=True,
+      timeout=120,
+  )
+  assert done.returncode == 0, done.stderr
+  assert f"{tmp_path / 'link'} holds a model, which is replaced" in done.stderr
+  size = sum(t.nbytes for t in hf.read(tmp_path / "a").tensors.values())
+  count = len(hf.read(tmp_path / "a").tensors)
+  assert f"wrote {tmp_path / 'link'}: {count} tensors, {size} bytes" in done.stderr
+  assert (tmp_path / "link").is_symlink()
+  assert bytes_of(tmp_path / "a") == bytes_of(tmp_path / "b")
+  assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "link"]
+
+
+@pytest.mark.parametrize("orbax", [False, True])
+def test_what_float16_cannot_hold_is_named_and_writes_nothing(orbax, tmp_path, tokenizer):
+  model = create.tiny_qwen3(tokenizer.vocab_size)
+  model.model.norm.weight[...] = model.model.norm.weight[...] + 1e5
+  hf.save(tmp_path / "a", model, tokenizer)
+  with pytest.raises(UserError, match="model.norm.weight has values that float16"):
+    hf.write(tmp_path / "b", hf.read(tmp_path / "a"), orbax=orbax, dtype="float16")
+  assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
 @pytest.mark.parametrize("form", ["huggingface", "orbax"])
 def test_a_kill_leaves_nothing_as_if_whole(form, tmp_path, tokenizer):
   """The same command again succeeds, and what the killed one left is gone."""
@@ -176,11 +211,11 @@ import signal, sys, time
 from absl import app, flags
 from clawgym_jax import convert
 from clawgym_jax.checkpoints import tensors
-from clawgym_jax.checkpoints import safetensors, weights
+from clawgym_jax.checkpoints import safetensors, weights_writer
 def hang(*_, **kw):
   print("hangs", flush=True)
   time.sleep(60)
-{dict(huggingface="safetensors._append", orbax="weights._Streamed._open_and_write")[form]} = hang
+{dict(huggingface="safetensors.append", orbax="weights_writer._Streamed._open_and_write")[form]} = hang
 flags.FLAGS(sys.argv)
 convert.main()
 """
@@ -209,10 +244,10 @@ def test_a_full_disk_leaves_nothing(tmp_path, tokenizer, monkeypatch):
   def full(*_, **kw):
     raise OSError(28, "No space left on device")
 
-  for module, name in ((safetensors, "write_folder"), (weights, "write")):
+  for module, name in ((safetensors, "write_folder"), (weights_writer, "write")):
     monkeypatch.setattr(module, name, full)
     with pytest.raises(UserError, match="no space left"):
-      hf.write(tmp_path / "b", hf.read(tmp_path / "a"), orbax=module is weights)
+      hf.write(tmp_path / "b", hf.read(tmp_path / "a"), orbax=module is weights_writer)
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 

@@ -1,14 +1,11 @@
 """Four gigabytes are converted in the memory of one tensor and the time of two copies.
 
-Two copies hold for Hugging Face to Hugging Face. With Orbax on one side it was
-1.9 to 2.3 on a busy machine of two cores, of which two seconds are the start of
-Python and JAX: 3 is the bound there, and what was measured is printed.
-
 The conversion is a process of its own. Its memory is sampled every 5 ms from
 /proc: RssAnon, what it allocated, and VmHWM, the most that was ever resident,
 pages of mapped files included. A copy is Python's `shutil.copyfile` of the same
 files followed by fsync, as the conversion ends with fsync. Times are of the
-whole process, starting Python and importing JAX included.
+whole process, starting Python and importing JAX (and Orbax) included: 1.2 (1.8)
+seconds of one CPU, which is what stands above a copy's time.
 """
 
 from __future__ import annotations
@@ -22,10 +19,13 @@ import time
 
 import numpy as np
 import pytest
+from flax import nnx
 
 from clawgym_jax.checkpoints import folder, hf, names, safetensors
+from clawgym_jax.checkpoints.orbax import Checkpoints, TrainState
 from clawgym_jax.checkpoints.tensors import BFLOAT16, Tensor
-from clawgym_jax.models import ModelConfig
+from clawgym_jax.models import CausalLM, ModelConfig, create
+from tests.checkpoints.conftest import tokenizer  # noqa: F401
 
 CONFIG = ModelConfig(
     family="llama",
@@ -40,7 +40,7 @@ CONFIG = ModelConfig(
 )
 GIB = 1 << 30
 SHARD = 1_000_000_000
-ROUNDS = 2  # the best of each: the machine's own noise only adds
+ROUNDS = 3  # the best of each, a copy a conversion: the machine's noise only adds
 
 
 def generate(directory) -> None:
@@ -108,7 +108,7 @@ def test_four_gigabytes(tmp_path):
       "huggingface -> orbax": ("source", "orbax", "--format=orbax"),
       "orbax -> huggingface": ("orbax", "back"),
   }
-  copies, times = [], {kind: [] for kind in kinds}
+  copies, times = ({kind: [] for kind in kinds} for _ in range(2))
   for turn in range(ROUNDS):
     for kind, (start, end, *options) in kinds.items():
       seconds = copy(source, tmp_path / "copy")
@@ -117,7 +117,7 @@ def test_four_gigabytes(tmp_path):
       os.sync()
       took, anonymous, resident = convert(tmp_path / start, tmp_path / end, *options)
       os.sync()
-      copies.append(seconds)
+      copies[kind].append(seconds)
       times[kind].append(took)
       print(
           f"\n{kind} (turn {turn}): {total / 1e9:.2f} GB, copy {seconds:.1f} s, conversion"
@@ -134,7 +134,54 @@ def test_four_gigabytes(tmp_path):
       assert np.array_equal(
           again[name].read().view(np.uint16), tensor.read().view(np.uint16)
       ), name
-  ratios = {kind: min(took) / min(copies) for kind, took in times.items()}
+  ratios = {kind: min(times[kind]) / min(copies[kind]) for kind in kinds}
   print("\n" + "; ".join(f"{kind}: {ratio:.2f}" for kind, ratio in ratios.items()))
   for kind, ratio in ratios.items():
-    assert ratio <= (3 if "orbax" in kind else 2), ratios
+    assert ratio <= 2, (kind, ratios)
+
+
+READ_ALL = """
+import sys
+from pathlib import Path
+from clawgym_jax.checkpoints import orbax, state
+
+def anonymous():
+  with open("/proc/self/status") as file:
+    return next(int(line.split()[1]) << 10 for line in file if "RssAnon" in line)
+
+model = state.read(orbax.Checkpoints(sys.argv[1]), Path(sys.argv[2]))
+before = most = anonymous()
+for tensor in model.tensors.values():
+  tensor.read()
+  most = max(most, anonymous())
+print(most - before)
+"""
+
+
+def test_a_training_state_is_read_a_layer_at_a_time(tmp_path, tokenizer):  # noqa: F811
+  """What reading every tensor leaves in memory is far from the whole model."""
+  config = ModelConfig(
+      family="llama",
+      vocab_size=512,
+      hidden_size=512,
+      intermediate_size=1536,
+      num_hidden_layers=16,
+      num_attention_heads=8,
+      num_key_value_heads=8,
+      head_dim=64,
+  )
+  params = nnx.state(CausalLM(config, rngs=nnx.Rngs(0)), nnx.Param)
+  total = sum(tensor.nbytes for tensor in names.tensors(params).values())
+  assert total > 200e6
+  state = TrainState(step=1, params=params, config=config.to_hf())
+  Checkpoints(tmp_path / "run").save(state)
+  hf.save(tmp_path / "start", create.tiny_llama(tokenizer.vocab_size), tokenizer)
+  done = subprocess.run(
+      [sys.executable, "-c", READ_ALL, tmp_path / "run", tmp_path / "start"],
+      env=os.environ | {"JAX_PLATFORMS": "cpu"},
+      capture_output=True,
+      text=True,
+      timeout=120,
+  )
+  assert done.returncode == 0, done.stderr
+  assert int(done.stdout) < total / 4

@@ -20,13 +20,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 VOCAB = 97
-FAMILIES = {
-    "llama": create.tiny_llama(VOCAB).config,
-    "qwen2": create.tiny_qwen2(VOCAB).config,
-    "qwen3": create.tiny_qwen3(VOCAB).config,
-    "qwen3_moe": create.tiny_qwen3_moe(VOCAB).config,
-    "gemma3": create.tiny_gemma3(VOCAB).config,
-}
+FAMILIES = {family: create.tiny_config(family, VOCAB) for family in create.TINY}
 _YARN = RopeScaling(
     kind="yarn",
     factor=4.0,
@@ -45,7 +39,7 @@ SCALED = {
     "qwen3_yarn": replace(FAMILIES["qwen3"], rope_scaling=_YARN),
     "llama3": replace(FAMILIES["llama"], rope_scaling=_LLAMA3),
     "gemma3_linear": replace(
-        FAMILIES["gemma3"], rope_scaling=RopeScaling(kind="linear", factor=8.0)
+        FAMILIES["gemma3_text"], rope_scaling=RopeScaling(kind="linear", factor=8.0)
     ),
 }
 """RoPE scalings whose original length the tests' inputs exceed."""
@@ -56,6 +50,12 @@ def pair(
     config: ModelConfig, *, seed: int = 0, **kw
 ) -> tuple[transformers.PreTrainedModel, CausalLM]:
   """transformers' model (float32, eager) and ours, with equal weights."""
+  theirs = reference(config, seed=seed)
+  return theirs, load(config, tensors(theirs), **kw)
+
+
+def reference(config: ModelConfig, *, seed: int = 0) -> transformers.PreTrainedModel:
+  """transformers' model with weights that depend on their names and the seed."""
   values = config.to_hf()
   theirs = transformers.AutoModelForCausalLM.from_config(
       transformers.AutoConfig.for_model(values.pop("model_type"), **values),
@@ -65,8 +65,11 @@ def pair(
   with torch.no_grad():
     for name, value in theirs.named_parameters():
       value.copy_(torch.from_numpy(_draw(name, tuple(value.shape), config, rng)))
-  tensors = {name: value.numpy() for name, value in theirs.state_dict().items()}
-  return theirs, load(config, tensors, **kw)
+  return theirs
+
+
+def tensors(theirs: transformers.PreTrainedModel) -> dict[str, np.ndarray]:
+  return {name: value.numpy() for name, value in theirs.state_dict().items()}
 
 
 def _draw(name, shape, config, rng) -> np.ndarray:
@@ -82,7 +85,8 @@ def _draw(name, shape, config, rng) -> np.ndarray:
 
 def load(config: ModelConfig, tensors: dict[str, np.ndarray], **kw) -> CausalLM:
   """Our model from the state dict of transformers' module."""
-  graphdef, state = nnx.split(CausalLM(config, rngs=nnx.Rngs(0), **kw))
+  abstract = nnx.eval_shape(lambda: CausalLM(config, rngs=nnx.Rngs(0), **kw))
+  graphdef, state = nnx.split(abstract)
 
   def read(path, variable):
     at = path.index("layers") + 1 if "layers" in path else None

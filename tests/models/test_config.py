@@ -30,7 +30,7 @@ def test_old_spelling(name):
 
 
 def test_gemma_settings_left_out():
-  values = CONFIGS["gemma3"].to_hf() | {"num_hidden_layers": 7}
+  values = CONFIGS["gemma3_text"].to_hf() | {"num_hidden_layers": 7}
   for name in (
       "layer_types",
       "rope_parameters",
@@ -52,27 +52,66 @@ def test_gemma_settings_left_out():
   assert [kind[:4] for kind in config.layer_types] == ["slid", "full"] * 3 + ["slid"]
 
 
+def test_scaling_of_full_layers_alone():
+  """Gemma's `rope_scaling` is of the full layers, as in transformers."""
+  values = CONFIGS["gemma3_text"].to_hf()
+  values["rope_scaling"] = {"rope_type": "linear", "factor": 8.0}
+  theirs = transformers.Gemma3TextConfig(**values).rope_parameters
+  assert theirs["full_attention"]["factor"] == 8.0
+  assert "factor" not in theirs["sliding_attention"]
+  assert ModelConfig.from_hf(values) == CONFIGS["gemma3_linear"]
+
+
+REQUIRED = ["model_type", "vocab_size", "hidden_size", "intermediate_size"]
+REQUIRED += ["num_hidden_layers", "num_attention_heads"]
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+def test_a_setting_left_out(name):
+  values = CONFIGS["llama"].to_hf()
+  del values[name]
+  with pytest.raises(UserError, match=f"lacks '{name}'"):
+    ModelConfig.from_hf(values)
+
+
+def test_heads_left_out():
+  values = CONFIGS["llama"].to_hf() | {"num_key_value_heads": None, "head_dim": None}
+  config = ModelConfig.from_hf(values)
+  assert (config.num_key_value_heads, config.head_dim) == (3, 16)
+
+
 REFUSED = [
     ("llama", {"model_type": "bert"}, "bert"),
     ("llama", {"model_type": "gemma3"}, "text_config"),
     ("llama", {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}}, "dynamic"),
+    ("llama", {"rope_parameters": {"factor": 4.0, "rope_theta": 1e4}}, "factor"),
+    ("llama", {"rope_scaling": {"type": "default", "factor": 4.0}}, "factor"),
+    ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
+    ("llama", {"num_attention_heads": 0}, "num_attention_heads 0"),
+    ("llama", {"num_key_value_heads": "3"}, "num_key_value_heads '3'"),
     ("llama", {"attention_bias": True}, "attention_bias"),
     ("llama", {"mlp_bias": True}, "mlp_bias"),
     ("llama", {"hidden_act": "gelu"}, "gelu"),
     ("llama", {"quantization_config": {"quant_method": "fp8"}}, "quantization_config"),
     ("qwen2", {"use_sliding_window": True}, "sliding"),
     ("qwen2", {"layer_types": ["full_attention", "sliding_attention"]}, "layer_types"),
+    ("qwen3", {"rope_parameters": {"full_attention": {
+        "rope_type": "linear", "factor": 2.0}}}, "full_attention"),
     ("qwen3_moe", {"decoder_sparse_step": 2}, "decoder_sparse_step"),
     ("qwen3_moe", {"mlp_only_layers": [0]}, "mlp_only_layers"),
     ("qwen3_moe", {"num_experts_per_tok": 9}, "9 experts"),
-    ("gemma3", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping"),
-    ("gemma3", {"final_logit_softcapping": 30.0}, "final_logit_softcapping"),
-    ("gemma3", {"use_bidirectional_attention": True}, "bidirectional"),
-    ("gemma3", {"hidden_activation": "silu"}, "silu"),
-    ("gemma3", {"layer_types": ["full_attention"]}, "1 entries for 3"),
-    ("gemma3", {"layer_types": ["chunked_attention"] * 3}, "chunked"),
-    ("gemma3", {"rope_parameters": {"sliding_attention": {
+    ("gemma3_text", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping"),
+    ("gemma3_text", {"final_logit_softcapping": 30.0}, "final_logit_softcapping"),
+    ("gemma3_text", {"use_bidirectional_attention": True}, "bidirectional"),
+    ("gemma3_text", {"hidden_activation": "silu"}, "silu"),
+    ("gemma3_text", {"layer_types": ["full_attention"]}, "1 entries for 3"),
+    ("gemma3_text", {"layer_types": ["chunked_attention"] * 3}, "chunked"),
+    ("gemma3_text", {"rope_parameters": {"sliding_attention": {
         "rope_type": "linear", "factor": 2.0}}}, "sliding layers"),
+    ("gemma3_text", {"rope_parameters": {
+        "rope_type": "linear", "factor": 2.0}}, "factor, rope_type"),
+    ("gemma3_text", {"rope_parameters": {"full_attention": {"factor": 2.0}}}, "factor"),
+    ("gemma3_text", {"rope_scaling": {"factor": 2.0}}, "factor"),
 ]  # fmt: skip
 
 

@@ -68,6 +68,9 @@ def test_frequencies(name, head_dim):
         ({"rope_type": "llama3", "factor": 2.0, "low_freq_factor": 1.0}, "high_freq"),
         ({"rope_type": "yarn", "factor": 2.0, "beta_fast": 1, "beta_slow": 2}, "bounds"),
         ({"rope_type": "default", "partial_rotary_factor": 0.5}, "partial_rotary"),
+        ({"factor": 4.0}, "factor"),
+        ({"rope_type": "default", "beta_fast": 32.0}, "beta_fast"),
+        ({"full_attention": {"rope_type": "default"}}, "full_attention"),
     ],
 )
 def test_refusals(values, named):

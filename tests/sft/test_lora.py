@@ -51,10 +51,11 @@ def test_adapters_are_trained_and_nothing_else(start, tmp_path):
   seen = train(start, out, "--config.optimizer.weight_decay=0.1")
   assert list(seen.values())[-1] < 0.9 * list(seen.values())[0]
   base = hf.load(start[1])[0]
-  params, config = orbax.Checkpoints(out / "checkpoints").restore_params()
+  params, config = orbax.Checkpoints(out / "checkpoints").open_params()
   assert config["lora"] == {"rank": 4, "alpha": 32.0, "targets": ["q_proj", "down_proj"]}
   for path, leaf in nnx.to_flat_state(nnx.state(base, nnx.Param)):
-    np.testing.assert_array_equal(params[".".join(map(str, path))], leaf[...])
+    saved = params[".".join(map(str, path))].read().result()
+    np.testing.assert_array_equal(saved, leaf[...])
   before, after = weights(base), weights(hf.load(out / "hf")[0])
   changed = {name for name in before if not np.array_equal(before[name], after[name])}
   assert changed == {n for n in before if "q_proj" in n or "down_proj" in n}

@@ -4,11 +4,14 @@ No token is dropped and no capacity is set: tokens are sorted by expert and
 multiplied group by group. Under a mesh every device computes the part of its
 tokens' result that its experts, and its share of their inner dimension, give;
 the parts are added up over the axes `expert` and `tensor`.
+
+Where tokamax is installed on an accelerator its kernel multiplies forward and
+for the gradient of the tokens. The gradient of the weights, a sum over the rows
+of each group, stays XLA's `ragged_dot_general` everywhere.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from functools import partial
 
@@ -79,7 +82,6 @@ def _accumulation(x: jax.Array) -> dict[str, object]:
   return {"precision": precision, "preferred_element_type": jnp.float32}
 
 
-@functools.cache
 def _ragged_dot() -> Callable[..., jax.Array]:
   """The grouped product: on an accelerator tokamax's kernel, if it is installed."""
   if jax.default_backend() != "cpu":
