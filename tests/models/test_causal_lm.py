@@ -25,8 +25,14 @@ def hidden_of(model, tokens, positions, end):
   return model(tokens, positions, end=end)[0]
 
 
-@pytest.mark.parametrize("family", create.TINY)
-@pytest.mark.parametrize("dtype,atol", [("float32", 1e-5), ("bfloat16", 3e-2)])
+def _families_and_types():
+  for family in create.TINY:
+    yield pytest.param(family, "float32", 1e-5)
+    marks = [] if family == "qwen3" else [pytest.mark.slow]
+    yield pytest.param(family, "bfloat16", 3e-2, marks=marks)
+
+
+@pytest.mark.parametrize("family,dtype,atol", _families_and_types())
 def test_prefill_and_decode_are_the_plain_pass(family, dtype, atol):
   if family == "gemma3_text" and dtype == "bfloat16":
     atol *= 2  # its norms after attention and MLP magnify what is rounded there
@@ -121,7 +127,9 @@ def test_remat_and_scan_change_no_gradient():
     )
 
 
-@pytest.mark.parametrize("family", ["gemma3_text", "qwen3_moe"])
+@pytest.mark.parametrize(
+    "family", [pytest.param("gemma3_text", marks=pytest.mark.slow), "qwen3_moe"]
+)
 def test_a_loop_over_the_layers_is_the_unrolled_one(family, monkeypatch):
   """The loop is what accelerators run."""
 

@@ -10,6 +10,8 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.models.rope_scaling import RopeScaling
 
+pytest.importorskip("torch")  # the peer computes with it
+
 SHIPPED = {
     "qwen3 to 131072": (1e6, 40960, {
         "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}),
