@@ -88,12 +88,17 @@ class _Interrupts:
 
   def listen(self) -> None:
     # A shell starts background programs with SIGINT ignored; they stop on it too.
-    for number in (signal.SIGINT, signal.SIGTERM):
-      signal.signal(number, self._answer)
+    # Where nothing can swallow it Python's own handler stays: asyncio puts its
+    # own, which ends tasks in order, in the place of that one alone.
+    handler = self._answer if gc.callbacks else signal.default_int_handler
+    signal.signal(signal.SIGINT, handler)
+    signal.signal(signal.SIGTERM, self._terminate)
+
+  def _terminate(self, number: int, frame: types.FrameType | None) -> None:
+    self.status = 128 + number
+    signal.raise_signal(signal.SIGINT)
 
   def _answer(self, number: int, frame: types.FrameType | None) -> None:
-    if number != signal.SIGALRM:
-      self.status = 128 + number
     swallowing = {getattr(call, "__code__", None) for call in gc.callbacks}
     while frame is not None:
       if frame.f_code in swallowing:

@@ -49,6 +49,7 @@ def test_convert(tmp_path, tokenizer, logits):  # noqa: F811
   )
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_first_run(tmp_path):
   for block in docs.blocks("first_run.md"):

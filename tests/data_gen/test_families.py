@@ -77,6 +77,7 @@ def test_instructions_and_calls_are_short(tasks):
       assert not set('"\\\n') & set(text), text
 
 
+@pytest.mark.slow
 def test_writing_anything_to_every_path_scores_zero(tasks, tmp_path):
   """Empty files, the prompt, and each input copied to every path."""
   for i, task in enumerate(tasks[::2]):
