@@ -264,7 +264,8 @@ class Pool:
 
   def close_channel(self, channel: str) -> None:
     """Tells producers that no more groups come: they end once it is drained."""
-    self._set_closed(channel, 1)
+    with self._db.transaction():
+      self._db.run("INSERT OR REPLACE INTO channels VALUES (?, 1)", channel)
 
   def closed(self, channel: str) -> bool:
     row = self._db.read("SELECT closed FROM channels WHERE channel=?", channel)
@@ -388,10 +389,6 @@ class Pool:
     record = attempts.unpack(row["record"])
     record["steps"] = [attempts.unpack(step["record"]) for step in steps]
     return records.trajectory_from_record(record)
-
-  def _set_closed(self, channel: str, closed: int) -> None:
-    with self._db.transaction():
-      self._db.run("INSERT OR REPLACE INTO channels VALUES (?, ?)", channel, closed)
 
 
 def hash_token(token: str) -> str:
