@@ -17,12 +17,13 @@ demo:
 test:
 	@launch/install.sh test
 	@$(VENV)/bin/lint-imports
-	@$(RUN) -m pytest -q -m "not slow"
+	@$(RUN) -m pytest -q -n 2 --dist loadfile -m "not slow"
 
 test-all:
 	@launch/install.sh test
 	@$(VENV)/bin/lint-imports
-	@$(RUN) -m pytest -q
+	@$(RUN) -m pytest -q -n 2 --dist loadfile -m "not slow"
+	@$(RUN) -m pytest -q -m slow  # alone: they measure time and memory
 
 requirements:
 	@launch/install.sh test

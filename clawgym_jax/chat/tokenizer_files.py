@@ -17,6 +17,7 @@ import tokenizers
 
 from clawgym_jax.chat import sentencepiece_model
 from clawgym_jax.chat.template import ChatTemplate
+from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import write_atomic
 
@@ -172,7 +173,7 @@ def _flags(token: dict[str, Any]) -> dict[str, Any]:
 
 def _object(files: dict[str, str], name: str) -> dict[str, Any]:
   try:
-    value = json.loads(files.get(name, "{}"))
+    value = json_text.parse(files.get(name, "{}"))
   except ValueError as error:
     raise UserError(f"{name} is damaged ({error}): copy it again") from None
   if not isinstance(value, dict):

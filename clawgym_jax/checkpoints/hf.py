@@ -7,7 +7,6 @@ a `UserError` that names it, before anything is written.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from flax import nnx
 from clawgym_jax.chat.tokenizer import Tokenizer
 from clawgym_jax.checkpoints import folder, names, safetensors, weights
 from clawgym_jax.checkpoints.tensors import Tensor, cast, kind
+from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import write_atomic, write_json
 from clawgym_jax.models import CausalLM, ModelConfig, create
@@ -191,7 +191,7 @@ def of(
 def read_json(path: Path) -> dict[str, Any]:
   """A JSON object of a model folder; `UserError` where it is missing or damaged."""
   try:
-    value = json.loads(path.read_text())
+    value = json_text.parse(path.read_text())
     if not isinstance(value, dict):
       raise ValueError("it is no JSON object")
   except FileNotFoundError:

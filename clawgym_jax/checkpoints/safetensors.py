@@ -22,6 +22,7 @@ import numpy as np
 
 from clawgym_jax.checkpoints.folder import sync
 from clawgym_jax.checkpoints.tensors import Tensor, append, mapped
+from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import write_json
 
@@ -58,7 +59,7 @@ def read_file(path: Path) -> dict[str, Tensor]:
       length = int.from_bytes(file.read(8), "little")
       if size < 8 or length > min(size - 8, _LONGEST_HEADER):
         raise ValueError("its header is longer than it")
-      header = json.loads(file.read(length))
+      header = json_text.parse(file.read(length))
     header.pop("__metadata__", None)
     found = {}
     end = 0
@@ -92,7 +93,7 @@ def read_folder(directory: Path) -> dict[str, Tensor]:
       )
     return read_file(directory / SINGLE)
   try:
-    where = json.loads(index.read_text())["weight_map"]
+    where = json_text.parse(index.read_text())["weight_map"]
     files = sorted(set(where.values()))
     for file in files:
       if not file.endswith(".safetensors") or set(file) & set("/\\"):

@@ -194,6 +194,7 @@ def test_tokens_that_only_the_config_names(tmp_path):
     [
         ("tokenizer.json", "{}", "tokenizer.json is damaged"),
         ("tokenizer_config.json", "{torn", "tokenizer_config.json is damaged"),
+        ("tokenizer_config.json", "[" * 100_000, "tokenizer_config.json is damaged"),
         ("tokenizer_config.json", "[]", "no object"),
         ("tokenizer_config.json", '{"chat_template": []}', "none named default"),
         ("chat_template.jinja", "{% for %}", "can't be read"),
