@@ -58,6 +58,16 @@ def test_what_a_template_refuses_is_a_record_error():
     ChatTemplate("").render([{"role": "<|im_end|>", "content": ""}])
   with pytest.raises(RecordError, match="only text"):
     ChatTemplate("").render([{"role": "user", "content": [{"type": "image"}]}])
+  flat = {"name": "read", "arguments": {}}
+  for message, why in (
+      ("hello", "no object"),
+      ({"role": "user", "content": ["hello"]}, "only text"),
+      ({"role": "user", "content": [{"type": "text"}]}, "only text"),
+      ({"role": "assistant", "tool_calls": flat}, "no list"),
+      ({"role": "assistant", "tool_calls": [flat]}, "tool call is no .*'read'"),
+  ):
+    with pytest.raises(RecordError, match=why):
+      ChatTemplate("").render([message])
 
 
 AGAIN = (
