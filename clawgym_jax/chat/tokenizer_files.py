@@ -46,8 +46,8 @@ def read(directory: Path) -> dict[str, str]:
     files[MODEL] = (directory / MODEL).read_bytes().decode("latin-1")
   if not files.keys() & {BACKEND, MODEL}:
     raise UserError(
-        f"{directory / BACKEND} is missing: {directory} is no model folder with a"
-        " tokenizer; convert the model with clawgym_jax.convert"
+        f"{directory / BACKEND} is missing: give a model folder, with its tokenizer's"
+        " files in it (clawgym_jax.convert makes one of a GGUF file or package:NAME)"
     )
   return files
 

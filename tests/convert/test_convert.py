@@ -170,6 +170,16 @@ def test_a_target_that_is_in_the_way_is_refused(tmp_path, tokenizer):
   assert (tmp_path / "work" / "notes.txt").read_text() == "mine"
 
 
+def test_a_flag_that_would_do_nothing_is_refused(tmp_path, tokenizer):
+  """And a target is called replaced only where it is."""
+  hf.save(tmp_path / "a", create.tiny_qwen3(tokenizer.vocab_size), tokenizer)
+  hf.save(tmp_path / "b", create.tiny_qwen3(tokenizer.vocab_size), tokenizer)
+  for flag in ("tokenizer", "corpus"):
+    given = {flag: tmp_path / "c"}
+    text = convert(False, source=tmp_path / "a", target=tmp_path / "b", **given)
+    assert text.startswith(f"error: --{flag} is for ")
+
+
 def test_a_link_to_a_folder_is_a_name_of_it(tmp_path, tokenizer):
   """What it points to is replaced, and the command says so."""
   hf.save(tmp_path / "a", create.tiny_qwen3(tokenizer.vocab_size, seed=1), tokenizer)
