@@ -20,7 +20,7 @@ from clawgym_jax.contracts.errors import RecordError, UserError, require
 
 Message = dict[str, Any]
 
-_MOST_SOURCE = 200_000  # characters of a template; compiled in a few seconds
+_MOST_SOURCE = 50_000  # characters of a template; compiled in a few seconds
 _STEPS = 200_000  # turns of loops and calls in one rendering, and more a message
 _STEPS_A_MESSAGE = 500
 _CHARACTERS = 20_000_000  # made in one rendering, beside a share of the input
@@ -167,5 +167,7 @@ def _compile(source: str) -> jinja2.Template:
     return jinja_sandbox.environment.from_string(source)
   except jinja2.exceptions.SecurityError as error:
     raise UserError(f"the chat template does what it must not: {error}") from None
-  except (jinja2.exceptions.TemplateError, RecursionError, SyntaxError) as error:
+  except (
+      jinja2.exceptions.TemplateError, MemoryError, RecursionError, SyntaxError, ValueError
+  ) as error:  # fmt: skip
     raise UserError(f"the chat template can't be read: {error}") from None

@@ -120,6 +120,12 @@ ENDLESS = {
   "long path": AGAIN.format("{% set k = s[:9999] | list | map(attribute='0.' * 99) | list %}"),
   "many fields": AGAIN.format("{{ ('{0}' * 9999).format(s) }}"),
   "many %": AGAIN.format("{{ ('%(a)s' * 9999) % {'a': s} }}"),
+  "separators": AGAIN.format("{{ l | tojson(separators=(s, s)) }}"),
+  "indent of levels": "{% set ns = namespace(l=[]) %}{% for i in range(300) %}"
+  "{% set ns.l = [ns.l, 1] %}{% endfor %}{{ ns.l | tojson(indent='a' * 500000) }}",
+  "indent of any lines": "{% set s = '\\r' * 500000 %}{{ s | indent(s, true, true) }}",
+  "join by a list": AGAIN.format("{{ l | join(l) }}"),
+  "replace by name": AGAIN.format("{{ s | replace(new=s, old='a') }}"),
   "numbers": "{% set ns = namespace(n=99999) %}{% for i in range(99) %}"
   "{% set ns.n = ns.n * ns.n %}{% endfor %}",
 }  # fmt: skip
@@ -152,6 +158,7 @@ FORBIDDEN = (
   "{{ '%*d' | format(1000000000, 3) }}",
   "{{ '{:1000000000}'.format(3) }}",
   "{{ strftime_now('%1000000000d') }}",
+  "{% autoescape true %}{{ '&' | replace(';' | safe, 'x') }}{% endautoescape %}",
 )  # fmt: skip
 
 
@@ -163,7 +170,7 @@ def test_files_and_tricks_are_a_named_error(source):
 
 def test_what_is_no_template_is_a_named_error():
   for source in ("{% for %}", "{{ " + "(" * 9999, "{{ x | urlize }}", "{{ x | unique }}",
-                 "x" * 2_000_000):
+                 "x" * 2_000_000, "{{ " + "1" * 5000 + " }}"):
     with pytest.raises(UserError, match="can't be read|no template"):
       ChatTemplate(source)
 
