@@ -311,8 +311,9 @@ def _check_text_filter(
 ) -> None:
   given = [*more, *kwargs.values()]
   if name == "replace":
-    old, new = ({**dict(zip(("old", "new"), more)), **kwargs}.get(k) for k in ("old", "new"))
-    budget.made(_replaced(str(value), str(old), str(new)))
+    named = {**dict(zip(("old", "new"), more)), **kwargs}
+    old, new = str(named.get("old")), str(named.get("new"))
+    budget.made(_replaced(str(value), old, new))
   elif name == "format":
     _check_percent(str(value))
     budget.weigh(given, times=1 + str(value).count("%"))

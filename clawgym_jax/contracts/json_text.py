@@ -12,17 +12,22 @@ from typing import Any
 
 
 def dump(value: Any, *, indent: int | None = None) -> str:
-  """One line, or readable with `indent`. ValueError for NaN and infinities."""
+  """One line, or readable with `indent`.
+
+  ValueError for NaN and infinities, and for what is nested beyond reason.
+  """
   settings = {
       "allow_nan": False,
       "indent": indent,
       "separators": (",", ":") if indent is None else None,
   }
-  text = json.dumps(value, ensure_ascii=False, **settings)
   try:
+    text = json.dumps(value, ensure_ascii=False, **settings)
     text.encode()
   except UnicodeEncodeError:
     return json.dumps(value, ensure_ascii=True, **settings)
+  except RecursionError:
+    raise ValueError("nested too deeply") from None
   return text
 
 
