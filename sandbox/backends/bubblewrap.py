@@ -15,14 +15,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import json
 import os
 import platform
 import secrets
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 from functools import cache
@@ -31,10 +29,9 @@ from typing import Any, Self
 
 from clawgym_jax.contracts.errors import UserError
 from sandbox.backends import base
-from sandbox.backends.base import Bounds, ExecResult, SandboxError, SandboxLost
 from sandbox.backends.labels import label
+from sandbox.backends.served import Reader, ServedSandbox, Writer
 
-_HEADER = struct.Struct("!IQ")
 _SERVER = Path(__file__).with_name("server.py").read_bytes()
 _BOOT = (
     "import os\nn=int(os.read(0,16))\nb=b''\n"
@@ -90,118 +87,29 @@ def check() -> None:
   )
 
 
-class BubblewrapSandbox(base.Sandbox):
-  """See `base.Sandbox`.
+class BubblewrapSandbox(ServedSandbox):
+  """See `served.ServedSandbox` and the module's docstring."""
 
-  Args:
-    bounds: limits.
-    run_id: names the run that owns this sandbox; letters, digits, - and _.
-    now: the value of CLAWGYM_NOW inside.
-    folders: writable directories besides /workspace and /tmp, such as /checks.
-  """
-
-  def __init__(
-      self,
-      *,
-      bounds: Bounds = Bounds(),
-      run_id: str = "run",
-      now: str = "",
-      folders: tuple[str, ...] = (),
-  ):
-    self._settings = dict(bounds=bounds, run_id=run_id, now=now, folders=folders)
-    self._bounds = bounds
-    self._initial: base.Files = {}
+  def __init__(self, **settings: Any):
+    super().__init__(**settings)
     self._process: asyncio.subprocess.Process | None = None
-    self._reader: asyncio.Task | None = None
-    self._ids = itertools.count(1)
-    self._waiting: dict[int, asyncio.Future] = {}
-    self._parts: dict[int, list[bytes]] = {}
-    self._lost: str | None = None
-    self._ready = False
 
   async def start(self, files: base.Files | Path = {}) -> Self:
     check()
-    self._initial = base.gather(files)
-    try:
-      async with asyncio.timeout(self._bounds.boot_seconds):
-        await self._boot()
-        if self._initial:
-          await self.restore(base.pack(self._initial))
-    except TimeoutError:
-      await self.stop()
-      raise SandboxLost(
-          f"the sandbox did not start within {self._bounds.boot_seconds:.0f} s"
-      ) from None
-    except BaseException:
-      await self.stop()
-      raise
-    return self
+    return await super().start(files)
 
-  async def exec(self, command: str, timeout: float = 60.0) -> ExecResult:
-    answer, body = await self._request(
-        {"op": "exec", "command": command.replace("\0", ""), "timeout": timeout},
-        seconds=timeout,
-    )
-    head, tail = body[: answer["head"]], body[answer["head"] :]
-    if answer["left_out"]:
-      head += f"\n[… {answer['left_out']} bytes left out …]\n".encode()
-    return ExecResult(
-        output=(head + tail).decode(errors="replace"),
-        exit_code=answer["exit_code"],
-        timed_out=answer["timed_out"],
-        out_of_memory=answer["out_of_memory"],
-        output_bytes=answer["output_bytes"],
-        seconds=answer["seconds"],
-    )
-
-  async def read(self, path: str, limit: int = 1 << 20) -> bytes:
-    return (await self._request({"op": "read", "path": path, "limit": limit}))[1]
-
-  async def write(self, path: str, data: bytes) -> None:
-    await self._request({"op": "write", "path": path}, data)
-
-  async def list(self, path: str = ".") -> list[dict]:
-    return json.loads((await self._request({"op": "list", "path": path}))[1])
-
-  async def processes(self) -> list[int]:
-    """Ids, inside, of all processes but the server; zombies too."""
-    return (await self._request({"op": "processes"}))[0]["pids"]
-
-  async def quiet(self) -> None:
-    await self._request({"op": "quiet"})
-
-  async def snapshot(self) -> bytes:
-    limit = 2 * self._bounds.disk + 2048 * self._bounds.inodes
-    return (await self._request({"op": "pack", "limit": limit}))[1]
-
-  async def restore(self, snapshot: bytes, root: str = base.WORKSPACE) -> None:
-    await self._request({"op": "unpack", "root": root}, snapshot)
-
-  async def fork(self) -> Self:
-    snapshot = await self.snapshot()
-    other = type(self)(**self._settings)
-    await other.start()
-    try:
-      await other.restore(snapshot)
-    except BaseException:
-      await other.stop()
-      raise
-    other._initial = dict(self._initial)
-    return other
-
-  async def stop(self) -> None:
-    self._fail("the sandbox was stopped")
+  async def _disconnect(self) -> None:
     if self._process is None:
       return
     if self._process.returncode is None:
-      if not self._ready:
+      if not self._answered:
         await _kill_booting(self._process.pid)
       with contextlib.suppress(ProcessLookupError):
         self._process.kill()  # the kernel kills what is inside with it
     await self._process.wait()
-    if self._reader is not None:
-      self._reader.cancel()
-      await asyncio.gather(self._reader, return_exceptions=True)
+
+  async def _last_words(self) -> str:
+    return (await self._process.stderr.read(4096)).decode(errors="replace").strip()
 
   @property
   def pid(self) -> int:
@@ -210,7 +118,7 @@ class BubblewrapSandbox(base.Sandbox):
 
   # The process.
 
-  async def _boot(self) -> None:
+  async def _connect(self) -> tuple[Reader, Writer]:
     passwd, group = _memory_file(_PASSWD), _memory_file(_GROUP)
     folders = (base.WORKSPACE, "/tmp", *self._settings["folders"])
     tag = label(self._settings["run_id"], self._bounds.lifetime_seconds)
@@ -241,11 +149,7 @@ class BubblewrapSandbox(base.Sandbox):
       os.close(passwd)
       os.close(group)
     self._process.stdin.write(f"{len(_SERVER):016d}".encode() + _SERVER)
-    ready = asyncio.get_running_loop().create_future()
-    self._waiting[0] = ready
-    self._reader = asyncio.create_task(self._read_frames())
-    await ready
-    self._ready = True
+    return self._process.stdout, self._process.stdin
 
   def _config(self, folders: tuple[str, ...]) -> str:
     bounds = self._bounds
@@ -271,67 +175,6 @@ class BubblewrapSandbox(base.Sandbox):
             "RLIMIT_CORE": 0,
         },
     })
-
-  async def _read_frames(self) -> None:
-    stream = self._process.stdout
-    cause = "the sandbox ended"
-    try:
-      while True:
-        sizes = _HEADER.unpack(await stream.readexactly(_HEADER.size))
-        header = json.loads(await stream.readexactly(sizes[0]))
-        body = await stream.readexactly(sizes[1])
-        request = header["id"]
-        if header.get("more"):
-          self._parts.setdefault(request, []).append(body)
-          continue
-        body = b"".join([*self._parts.pop(request, []), body])
-        future = self._waiting.pop(request, None)
-        if future is not None and not future.done():
-          future.set_result((header, body))
-    except asyncio.IncompleteReadError:
-      said = (await self._process.stderr.read(4096)).decode(errors="replace").strip()
-      cause += f" (it said: {said[-500:]})" if said else ""
-    except OSError as error:
-      cause = f"the sandbox's channel broke: {error}"
-    self._fail(cause)
-
-  def _fail(self, cause: str) -> None:
-    self._lost = self._lost or cause
-    for future in self._waiting.values():
-      if not future.done():
-        future.set_exception(SandboxLost(self._lost))
-        future.exception()  # a caller that gave up leaves nobody to fetch it
-    self._waiting.clear()
-
-  async def _request(
-      self, header: dict[str, Any], body: bytes = b"", *, seconds: float = 0.0
-  ) -> tuple[dict[str, Any], bytes]:
-    """Sends one request; its answer comes within seconds + the grace or never."""
-    if self._process is None:
-      raise SandboxLost("the sandbox was not started")
-    if self._lost:
-      raise SandboxLost(self._lost)
-    request = next(self._ids)
-    future = asyncio.get_running_loop().create_future()
-    self._waiting[request] = future
-    raw = json.dumps({**header, "id": request}).encode()
-    try:
-      async with asyncio.timeout(seconds + self._bounds.grace_seconds):
-        self._process.stdin.write(_HEADER.pack(len(raw), len(body)) + raw + body)
-        await self._process.stdin.drain()
-        answer, data = await future
-    except TimeoutError:
-      self._fail(f"the sandbox did not answer {header['op']!r} in time")
-      raise SandboxLost(self._lost) from None
-    except OSError as error:
-      self._fail(f"the sandbox's channel broke: {error}")
-      raise SandboxLost(self._lost) from None
-    finally:
-      self._waiting.pop(request, None)
-    if "error" in answer:
-      raise SandboxError(answer["error"], answer["code"])
-    return answer, data
-
 
 def _prefix() -> list[str]:
   """bwrap, as an unprivileged user of its own where the caller is root."""
