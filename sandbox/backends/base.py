@@ -65,6 +65,23 @@ class ExecResult:
   seconds: float = 0.0
 
 
+@dataclass(frozen=True)
+class Progress:
+  """What a background command did since it was last asked.
+
+  Attributes:
+    output: what it wrote meanwhile, bounded as in `ExecResult`.
+    exit_code: None while it runs.
+    output_bytes: how much it wrote meanwhile.
+    left_out: how much of that is not in `output`.
+  """
+
+  output: str
+  exit_code: int | None
+  output_bytes: int = 0
+  left_out: int = 0
+
+
 class SandboxError(Exception):
   """The sandbox refused a request; the text says why. `code` is an errno."""
 
@@ -78,8 +95,17 @@ class SandboxLost(Exception):
 
 
 class Sandbox(abc.ABC):
-  """One sandbox; use it as `async with`, or call `stop` in a `finally`."""
+  """One sandbox; use it as `async with`, or call `stop` in a `finally`.
 
+  Attributes:
+    reports: what programs inside reported, in order of arrival, each
+      {"service": str, "seconds": float since the start, "data": dict}.
+    limits: what bounds it here: "processes", "memory" and "disk" -> by what,
+      such as "cgroup v1" or "rlimit".
+  """
+
+  reports: list[dict]
+  limits: dict[str, str]
   _initial: Files
 
   @abc.abstractmethod
@@ -89,6 +115,23 @@ class Sandbox(abc.ABC):
   @abc.abstractmethod
   async def exec(self, command: str, timeout: float = 60.0) -> ExecResult:
     """Runs `command` by a shell in /workspace for at most `timeout` seconds."""
+
+  @abc.abstractmethod
+  async def spawn(self, command: str, *, pty: bool = False) -> int:
+    """Starts `command` in the background; its number, from 1. It ends with the
+    sandbox at the latest."""
+
+  @abc.abstractmethod
+  async def poll(self, number: int, wait: float = 0.0) -> Progress:
+    """What it wrote since the last poll; waits at most `wait` seconds for its end."""
+
+  @abc.abstractmethod
+  async def send(self, number: int, data: bytes, *, eof: bool = False) -> None:
+    """Writes to its standard input or terminal, and closes it where `eof`."""
+
+  @abc.abstractmethod
+  async def kill(self, number: int) -> None:
+    """Kills the command and all it started."""
 
   @abc.abstractmethod
   async def read(self, path: str, limit: int = 1 << 20) -> bytes:

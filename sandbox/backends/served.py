@@ -45,6 +45,7 @@ class ServedSandbox(base.Sandbox):
     run_id: names the run that owns this sandbox; letters, digits, - and _.
     now: the value of CLAWGYM_NOW inside.
     folders: writable directories besides /workspace and /tmp, such as /checks.
+    forward: port on 127.0.0.1 inside -> Unix socket outside that answers there.
   """
 
   def __init__(
@@ -54,8 +55,13 @@ class ServedSandbox(base.Sandbox):
       run_id: str = "run",
       now: str = "",
       folders: tuple[str, ...] = (),
+      forward: dict[int, Path] = {},
   ):
-    self._settings = dict(bounds=bounds, run_id=run_id, now=now, folders=folders)
+    self._settings = dict(
+        bounds=bounds, run_id=run_id, now=now, folders=folders, forward=forward
+    )
+    self.reports: list[dict] = []
+    self.limits: dict[str, str] = {}
     self._bounds = bounds
     self._initial: base.Files = {}
     self._ids = itertools.count(1)
@@ -117,6 +123,18 @@ class ServedSandbox(base.Sandbox):
         output_bytes=answer["output_bytes"],
         seconds=answer["seconds"],
     )
+
+  async def spawn(self, command: str, *, pty: bool = False) -> int:
+    raise NotImplementedError
+
+  async def poll(self, number: int, wait: float = 0.0) -> base.Progress:
+    raise NotImplementedError
+
+  async def send(self, number: int, data: bytes, *, eof: bool = False) -> None:
+    raise NotImplementedError
+
+  async def kill(self, number: int) -> None:
+    raise NotImplementedError
 
   async def read(self, path: str, limit: int = 1 << 20) -> bytes:
     return (await self._request({"op": "read", "path": path, "limit": limit}))[1]
