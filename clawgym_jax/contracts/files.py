@@ -11,7 +11,7 @@ import contextlib
 import errno
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +32,15 @@ def room_for(what: Path | str) -> Iterator[None]:
     ) from error
 
 
-def write_atomic(path: Path, data: bytes | str) -> None:
-  """Replaces `path` with `data`, creating its folder."""
+def write_atomic(path: Path, data: bytes | str | Iterable[str]) -> None:
+  """Replaces `path` with `data`, creating its folder; pieces are written as they come."""
   path.parent.mkdir(parents=True, exist_ok=True)
-  raw = data.encode() if isinstance(data, str) else data
+  pieces = (data,) if isinstance(data, bytes | str) else data
   handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
   try:
     with room_for(path), os.fdopen(handle, "wb") as file:
-      file.write(raw)
+      for piece in pieces:
+        file.write(piece.encode() if isinstance(piece, str) else piece)
       file.flush()
       os.fsync(file.fileno())
     os.chmod(name, 0o644)
