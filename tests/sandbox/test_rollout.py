@@ -106,7 +106,7 @@ def test_settings_are_checked_before_work_starts(tmp_path):
       (dict(harness="pi"), "isn't built in yet"),
       (dict(tasks=tmp_path / "empty"), "holds no tasks"),
       (dict(tasks=None), "give --tasks=DIR"),
-      (dict(backend="docker"), "isn't built in yet"),
+      (dict(backend="firejail"), "there is no backend 'firejail'"),
       (dict(pool="postgresql://x/y"), "not supported yet"),
   ):
     base = dict(out=tmp_path / "out", harness="oracle", tasks=tmp_path / "tasks")

@@ -1,0 +1,30 @@
+"""A docker daemon for the tests that need one: one for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests import docker_daemon
+
+
+@pytest.fixture(scope="session")
+def dockerd() -> Iterator[docker_daemon.Daemon]:
+  """A daemon that has the default image."""
+  from sandbox.backends import docker_image  # the docker SDK, for these tests alone
+
+  try:
+    with docker_daemon.daemon() as found:
+      docker_image.build(found.client)
+      yield found
+  except docker_daemon.CannotRun as why:
+    pytest.skip(str(why))
+
+
+@pytest.fixture
+def docker_host(dockerd, monkeypatch) -> docker_daemon.Daemon:
+  """`dockerd`, as the one that DOCKER_HOST names; it is left without containers."""
+  monkeypatch.setenv("DOCKER_HOST", dockerd.url)
+  yield dockerd
+  assert dockerd.containers() == []
