@@ -7,7 +7,7 @@ import json
 
 from sandbox import tools
 from sandbox.backends import open_sandbox
-from sandbox.tools.execute import RESULT_CHARS, shorten
+from sandbox.tools.results import RESULT_CHARS, shorten
 
 
 def results(calls, files=None):

@@ -1,0 +1,124 @@
+"""message, cron, web_search and web_fetch: the sandbox's own programs, called.
+
+Nothing is done here: the arguments become a command line, and what the
+program prints is the result. So a harness with a shell alone can do the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import shlex
+from collections.abc import Callable
+from pathlib import PurePosixPath
+from typing import Any
+
+from clawgym_jax.contracts import json_text
+from sandbox import services
+from sandbox.tools.call import Call, integer
+from sandbox.tools.files import encode
+from sandbox.tools.results import BadCall
+
+SECONDS = 20.0
+COMMAND_BYTES = 120_000  # what one argument of a program can hold
+ATTACHED = f"{services.FOLDER}/state/attached"
+
+_NOT_FOUND = 127
+
+
+async def message(call: Call, args: dict[str, Any]) -> str:
+  """`outbox send`, to one target or to several."""
+  if args["action"] == "broadcast":
+    targets = args.get("targets") or []
+  else:
+    targets = [args["target"]] if args.get("target") else []
+  if not targets:
+    field = "targets (array)" if args["action"] == "broadcast" else "target (string)"
+    raise BadCall(f"message {args['action']} needs {field}")
+  argv = ["send", *(f"--to={target}" for target in targets)]
+  texts = {
+      "channel": "channel", "subject": "subject", "message": "body",
+      "replyTo": "reply-to", "threadId": "thread", "media": "attach",
+  }  # fmt: skip
+  argv += [f"--{flag}={args[key]}" for key, flag in texts.items() if args.get(key)]
+  if args.get("buffer"):
+    argv.append(f"--attach={await _attached(call, args)}")
+  if args.get("silent"):
+    argv.append("--silent")
+  if args.get("dryRun"):
+    argv.append("--dry-run")
+  return await _run(call, "outbox", argv)
+
+
+async def cron(call: Call, args: dict[str, Any]) -> str:
+  """The subcommand of `cron` that the action names."""
+  return await _run(call, "cron", [args["action"], *_CRON[args["action"]](args)])
+
+
+async def web_search(call: Call, args: dict[str, Any]) -> str:
+  count = integer(args, "count", 5)
+  return await _run(call, "websearch", [f"--count={count}", "--", args["query"]])
+
+
+async def web_fetch(call: Call, args: dict[str, Any]) -> str:
+  argv = [f"--mode={args.get('extractMode') or 'markdown'}"]
+  if args.get("maxChars") is not None:
+    argv.append(f"--max-chars={int(args['maxChars'])}")
+  return await _run(call, "webfetch", [*argv, "--", args["url"]])
+
+
+async def _run(call: Call, program: str, argv: list[str]) -> str:
+  command = shlex.join([f"{services.BIN}/{program}", *argv])
+  if len(encode(command)) > COMMAND_BYTES:
+    raise BadCall(f"too long: {len(encode(command))} bytes, of at most {COMMAND_BYTES}")
+  result = await call.sandbox.exec(command, min(SECONDS, call.seconds))
+  said = result.output.rstrip("\n")
+  if result.exit_code == _NOT_FOUND:
+    raise BadCall("this task has no such service")
+  if result.timed_out:
+    raise BadCall("the service did not answer in time")
+  if result.exit_code != 0:
+    raise BadCall(said or f"the service ended with code {result.exit_code}")
+  return said or "(nothing)"
+
+
+async def _attached(call: Call, args: dict[str, Any]) -> str:
+  """Where the attachment stands that the call holds itself."""
+  try:
+    data = base64.b64decode(args["buffer"].rpartition("base64,")[2], validate=True)
+  except (binascii.Error, ValueError):
+    raise BadCall("buffer is not base64") from None
+  name = PurePosixPath(args.get("filename") or "").name or "attachment"
+  path = f"{ATTACHED}/{name}"
+  await call.sandbox.write(path, data)
+  return path
+
+
+def _job(args: dict[str, Any]) -> str:
+  if not args.get("jobId"):
+    raise BadCall(f"cron {args['action']} needs jobId (string)")
+  return args["jobId"]
+
+
+def _object(args: dict[str, Any], key: str) -> str:
+  if not args.get(key):
+    raise BadCall(f"cron {args['action']} needs {key} (object)")
+  return json_text.dump(args[key])
+
+
+def _wake(args: dict[str, Any]) -> list[str]:
+  if not args.get("text"):
+    raise BadCall("cron wake needs text (string)")
+  return [f"--mode={args.get('mode') or 'now'}", "--", args["text"]]
+
+
+_CRON: dict[str, Callable[[dict[str, Any]], list[str]]] = {
+    "status": lambda args: [],
+    "list": lambda args: ["--all"] if args.get("includeDisabled") else [],
+    "add": lambda args: [f"--job={_object(args, 'job')}"],
+    "update": lambda args: [f"--patch={_object(args, 'patch')}", "--", _job(args)],
+    "remove": lambda args: ["--", _job(args)],
+    "run": lambda args: [f"--mode={args.get('runMode') or 'force'}", "--", _job(args)],
+    "runs": lambda args: ["--", _job(args)],
+    "wake": _wake,
+}
