@@ -29,6 +29,7 @@ command -v bwrap >/dev/null || missing="$missing bubblewrap"
 if [ "$kind" = test ]; then
   command -v chromium >/dev/null || missing="$missing chromium"
   command -v chromedriver >/dev/null || missing="$missing chromium-driver"
+  [ -x /usr/sbin/dockerd ] || command -v dockerd >/dev/null || missing="$missing docker.io"
 fi
 if [ -n "$missing" ]; then
   if [ "$(id -u)" = 0 ]; then sudo=; else sudo="sudo -n"; fi
