@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import io
 import os
 import signal
-import tarfile
 import time
 
 import pytest
@@ -21,7 +19,7 @@ from sandbox.backends import (
     bubblewrap,
     open_sandbox,
 )
-from sandbox.backends.base import pack, unpack
+from sandbox.backends.base import Entry, pack, pack_entries, unpack
 from sandbox.backends.labels import labelled
 
 
@@ -84,8 +82,8 @@ def test_nothing_of_the_host_is_inside(tmp_path, monkeypatch):
     assert seen.output.splitlines()[-1] == "sandbox"
     env = await sandbox.exec("env -u _ -u SHLVL -u PWD | sort", 5)
     assert env.output.splitlines() == [
-        "CLAWGYM_NOW=2026-01-05T09:00:00Z", "HOME=/tmp/home", "LANG=C.UTF-8",
-        "PATH=/usr/local/bin:/usr/bin:/bin", "TZ=UTC",
+        "CLAWGYM_NOW=2026-01-05T09:00:00Z", "CLAWGYM_REPORT=/run/sandbox/report",
+        "HOME=/tmp/home", "LANG=C.UTF-8", "PATH=/usr/local/bin:/usr/bin:/bin", "TZ=UTC",
     ]  # fmt: skip
     network = await sandbox.exec(
         "python3 -c \"import socket; socket.create_connection(('1.1.1.1', 53), 2)\"", 10
@@ -163,29 +161,24 @@ def test_a_memory_hog_is_contained():
 
 
 def test_links_that_leave_are_dropped_on_the_way_in():
-  buffer = io.BytesIO()
-  with tarfile.open(fileobj=buffer, mode="w") as tar:
-    for name, target in (
-        ("abs", "/etc/passwd"), ("up", "../etc/passwd"), ("dot", "."),
-        ("chain", "dot/../../etc"), ("fine", "data/in"), ("data/back", "../fine"),
-    ):  # fmt: skip
-      info = tarfile.TarInfo(name)
-      info.type, info.linkname = tarfile.SYMTYPE, target
-      tar.addfile(info)
-    hard = tarfile.TarInfo("hard")
-    hard.type, hard.linkname = tarfile.LNKTYPE, "/etc/passwd"
-    tar.addfile(hard)
-    for name in ("../out", "/tmp/out", "data/in", "abs/x"):
-      info = tarfile.TarInfo(name)
-      info.size, info.mode = 1, 0
-      tar.addfile(info, io.BytesIO(b"x"))
+  links = [
+      Entry(name, target, "link") for name, target in (
+          ("abs", b"/etc/passwd"), ("up", b"../etc/passwd"), ("dot", b"."),
+          ("chain", b"dot/../../etc"), ("fine", b"data/in"), ("data/back", b"../fine"),
+          ("later", b"data/not/yet"), ("loop", b"loop"),
+      )
+  ]  # fmt: skip
+  files = [
+      Entry(name, b"x", mode=0) for name in ("../out", "/tmp/out", "data/in", "abs/x")
+  ]
 
   async def body(sandbox):
-    await sandbox.restore(buffer.getvalue())
+    await sandbox.restore(pack_entries(links + files))
     entries = {e["path"]: e["type"] for e in await sandbox.list()}
     assert entries == {
         "abs": "dir", "abs/x": "file", "data": "dir", "data/in": "file",
         "data/back": "link", "dot": "link", "fine": "link",
+        "later": "link",
     }  # fmt: skip
     assert (await sandbox.exec("cat data/back; ls /tmp", 5)).output == "xhome\n"
 
@@ -223,7 +216,7 @@ def test_32_at_once_leave_nothing_behind():
 
 
 def test_a_start_that_fails_is_lost_within_its_bound(monkeypatch):
-  monkeypatch.setattr(bubblewrap, "_BOOT", "import time; time.sleep(60)")
+  monkeypatch.setattr(bubblewrap, "_SERVER", ("/bin/sh", "-c", "sleep 60"))
 
   async def whole():
     async with open_sandbox(bounds=Bounds(boot_seconds=0.5)) as sandbox:
@@ -231,7 +224,7 @@ def test_a_start_that_fails_is_lost_within_its_bound(monkeypatch):
         await sandbox.start()
 
   asyncio.run(whole())
-  monkeypatch.setattr(bubblewrap, "_BOOT", "raise SystemExit('no such luck')")
+  monkeypatch.setattr(bubblewrap, "_SERVER", ("/bin/sh", "-c", "echo no such luck >&2"))
 
   async def says_why():
     async with open_sandbox() as sandbox:
