@@ -31,7 +31,7 @@ from data_gen.mutation import spoil_results
 from sandbox.backends import SandboxError, SandboxLost, check_backend, open_sandbox
 from sandbox.backends.base import gather, pack
 from sandbox.harnesses import ADVERSARIES, HarnessContext, HarnessResult, load
-from sandbox.verify import verify
+from sandbox.verify import State, Verifier
 
 VERSION = 1
 _SPOILED = "spoiled"
@@ -67,14 +67,15 @@ class _Undecided(Exception):
 async def judge(task: Task) -> list[str]:
   """Why `task` is unsound, one cause a failed run; empty if it is sound.
 
-  The runs take turns in one sandbox, the solution last, and each result is
-  judged in a fresh one.
+  The runs take turns in one sandbox, the solution last, and their results in
+  a second one, or each in a fresh one where the checks aren't our own.
   """
   causes = []
 
   async def check(name: str, result: HarnessResult) -> None:
     snapshot = await sandbox.snapshot()
-    outcome = await verify(task, snapshot, result.final_message, result.transcript)
+    state = State(snapshot, result.final_message, result.transcript)
+    outcome = await verifier.judge(state)
     cause = _fault(name, outcome)
     if cause:
       causes.append(cause)
@@ -83,7 +84,10 @@ async def judge(task: Task) -> list[str]:
 
   try:
     initial = pack(gather(task.workspace))
-    async with open_sandbox(run_id="audit", now=task.now) as sandbox:
+    async with (
+        open_sandbox(run_id="audit", now=task.now) as sandbox,
+        Verifier(task, run_id="audit") as verifier,
+    ):
       await sandbox.start(task.workspace)
       for name in ("null", *ADVERSARIES):
         await check(name, await load(name).run(HarnessContext(task, sandbox)))
