@@ -261,7 +261,8 @@ def _mounts(folders: tuple[str, ...] = (), lower: str | None = None) -> list[str
   ):  # fmt: skip
     args += ["--dir", folder]
   if lower is not None:
-    args += ["--ro-bind", lower, "/run/lower"]
+    # The overlay's own work directory is shut to all who lack this.
+    args += ["--cap-add", "CAP_DAC_OVERRIDE", "--ro-bind", lower, "/run/lower"]
   return [*args, "--remount-ro", "/dev", "--remount-ro", "/"]
 
 

@@ -1114,13 +1114,19 @@ static void welcome(void) {
 }
 
 static void hear(struct client *c) {
-  ssize_t size = recv(c->fd, c->line + c->size, REPORT_BYTES - c->size, 0);
+  size_t room = REPORT_BYTES - c->size;
+  ssize_t size = recv(c->fd, room ? c->line + c->size : (char *)copy, room ? room : COPY, 0);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (size <= 0) { dismiss(c, NULL); return; }
+  if (room == 0) return; /* what follows a line too long is read, or no answer is seen */
   char *end = memchr(c->line + c->size, '\n', size);
   c->size += size;
   if (end == NULL) {
-    if (c->size == REPORT_BYTES) dismiss(c, "error: more than 64 KiB\n");
+    static const char answer[] = "error: more than 64 KiB\n";
+    if (c->size == REPORT_BYTES) {
+      send(c->fd, answer, sizeof answer - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+      shutdown(c->fd, SHUT_WR);
+    }
     return;
   }
   size = end - c->line;
@@ -1163,7 +1169,7 @@ static void serve(const unsigned char *header, const unsigned char *body, size_t
   }
   if (!known || count != operations[op].fields || at != size) {
     why = known ? "a malformed request" : "an unknown request";
-    refuse(id, op, EPROTO);
+    refuse(id, READY, EPROTO);
     return;
   }
   int error = operations[op].run(id, fields);
@@ -1190,7 +1196,7 @@ static void receive(void) {
     length = be64toh(length);
     if (length > MAX_BODY) {
       why = "a request beyond its bound";
-      refuse(ntohl(*(uint32_t *)(void *)(incoming + at)), incoming[at + 4], EMSGSIZE);
+      refuse(ntohl(*(uint32_t *)(void *)(incoming + at)), READY, EMSGSIZE);
       skipping = length, at += HEADER;
       continue;
     }
