@@ -32,6 +32,25 @@ def room_for(what: Path | str) -> Iterator[None]:
     ) from error
 
 
+def require_room(folder: Path, *, free: int = 256 << 20, inodes: int = 1024) -> None:
+  """`UserError` unless the disk of `folder` has that many bytes and inodes left.
+
+  For folders into which work spools; asked before it starts.
+  """
+  disk = os.statvfs(folder)
+  left = disk.f_bavail * disk.f_frsize
+  if left < free:
+    raise UserError(
+        f"{folder} has {left >> 20} MiB left, of {free >> 20} needed to work in; free"
+        " some or choose another (TMPDIR=…, --out=…)"
+    )
+  if disk.f_files and disk.f_favail < inodes:  # 0 where inodes have no bound
+    raise UserError(
+        f"{folder} has {disk.f_favail} inodes left, of {inodes} needed to work in;"
+        " remove files or choose another (TMPDIR=…, --out=…)"
+    )
+
+
 def write_atomic(path: Path, data: bytes | str | Iterable[str]) -> None:
   """Replaces `path` with `data`, creating its folder; pieces are written as they come."""
   path.parent.mkdir(parents=True, exist_ok=True)

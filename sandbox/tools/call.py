@@ -66,6 +66,11 @@ def integer(args: dict[str, Any], key: str, default: int) -> int:
   return default if value is None else int(value)
 
 
+def seconds_of(milliseconds: float) -> float:
+  """Seconds of a checked number of milliseconds, however large."""
+  return min(milliseconds, 10**12) / 1e3
+
+
 def _check(where: str, value: Any, kind: dict[str, Any]) -> None:
   """Raises `BadCall` naming `where` unless `value` is what `kind` says."""
   name = kind["type"]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sandbox.backends import ExecResult, Sandbox, SandboxError, SandboxLost
-from sandbox.tools.call import Call
+from sandbox.tools.call import Call, seconds_of
 from sandbox.tools.results import BadCall, shorten
 
 YIELD_MS = 10_000
@@ -103,8 +103,11 @@ async def _session(
   number = await sandbox.spawn(command, pty=pty)
   session = Session(f"exec-{number}", number, args["command"], pty)
   asked = args.get("yieldMs")
-  wait = 0.0 if args.get("background") else (YIELD_MS if asked is None else asked) / 1e3
-  wait = min(wait, call.seconds, wait if timeout is None else timeout)
+  wait = min(seconds_of(YIELD_MS if asked is None else asked), call.seconds)
+  if timeout is not None:
+    wait = min(wait, timeout)
+  if args.get("background"):
+    wait = 0.0
   if wait > 0:
     await refresh(sandbox, session, wait)
   if session.ending is None and timeout is not None and wait >= timeout:

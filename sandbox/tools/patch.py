@@ -23,6 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from sandbox.backends import SandboxError
 from sandbox.tools.call import Call
 from sandbox.tools.files import encode, whole_text
 from sandbox.tools.results import BadCall
@@ -61,7 +62,10 @@ async def apply_patch(call: Call, args: dict[str, Any]) -> str:
 
   async def text_of(path: str) -> str:
     if path not in state:
-      state[path] = await whole_text(call.sandbox, path)
+      try:
+        state[path] = await whole_text(call.sandbox, path)
+      except SandboxError as error:
+        raise BadCall(f"{path}: {error}") from None
     text = state[path]
     if text is None:
       raise BadCall(f"{path} was deleted by this patch")
@@ -83,7 +87,10 @@ async def apply_patch(call: Call, args: dict[str, Any]) -> str:
       said.append(f"M {change.path}" + (f" -> {target}" if change.target else ""))
   for path, text in state.items():
     if text is not None:
-      await call.sandbox.write(path, encode(text))
+      try:
+        await call.sandbox.write(path, encode(text))
+      except SandboxError as error:
+        raise BadCall(f"{path}: {error}") from None
   gone = [shlex.quote(path) for path, text in state.items() if text is None]
   if gone:
     result = await call.sandbox.exec(f"rm -f -- {' '.join(gone)}", _REMOVE_SECONDS)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from sandbox.tools.call import Call, integer
+from sandbox.tools.call import Call, integer, seconds_of
 from sandbox.tools.commands import Session, refresh, sessions
 from sandbox.tools.files import encode
 from sandbox.tools.results import BadCall
@@ -52,7 +52,7 @@ async def process(call: Call, args: dict[str, Any]) -> str:
 
 
 async def _poll(call: Call, session: Session, args: dict[str, Any]) -> str:
-  wait = min((args.get("timeout") or 0) / 1e3, call.seconds)
+  wait = min(seconds_of(args.get("timeout") or 0), call.seconds)
   await refresh(call.sandbox, session, wait)
   text, session.unread = session.unread, ""
   return f"{text.rstrip() or '(no new output)'}\n\n(Command {_state(session)})"

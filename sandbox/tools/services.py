@@ -16,7 +16,6 @@ from typing import Any
 from clawgym_jax.contracts import json_text
 from sandbox import services
 from sandbox.tools.call import Call, integer
-from sandbox.tools.files import encode
 from sandbox.tools.results import BadCall
 
 SECONDS = 20.0
@@ -68,9 +67,11 @@ async def web_fetch(call: Call, args: dict[str, Any]) -> str:
 
 
 async def _run(call: Call, program: str, argv: list[str]) -> str:
-  command = shlex.join([f"{services.BIN}/{program}", *argv])
-  if len(encode(command)) > COMMAND_BYTES:
-    raise BadCall(f"too long: {len(encode(command))} bytes, of at most {COMMAND_BYTES}")
+  line = shlex.join([f"{services.BIN}/{program}", *argv]).replace("\0", "")
+  raw = line.encode(errors="replace")  # half of a surrogate pair is no argument
+  if len(raw) > COMMAND_BYTES:
+    raise BadCall(f"too long: {len(raw)} bytes, of at most {COMMAND_BYTES}")
+  command = raw.decode()
   result = await call.sandbox.exec(command, min(SECONDS, call.seconds))
   said = result.output.rstrip("\n")
   if result.exit_code == _NOT_FOUND:

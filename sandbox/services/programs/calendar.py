@@ -36,7 +36,7 @@ def create(options):
   event["attendees"] = options.attendee or []
   with service.records(SERVICE) as events:
     event = {"id": service.next_id("e", events), **_checked(event)}
-    service.report(SERVICE, {"action": "add", "event": event})
+    service.report(SERVICE, {"action": "add", "id": event["id"], "event": event})
     service.save(SERVICE, [*events, event])
   print(f"Added {event['id']}: {event['title']}, {event['start']} to {event['end']}.")
 

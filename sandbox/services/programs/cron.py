@@ -56,7 +56,7 @@ def create(options):
   given = options.job if options.job is not None else _from_flags(options)
   with service.records(SERVICE) as jobs:
     job = {"id": service.next_id("job-", jobs), **checked(given)}
-    service.report(SERVICE, {"action": "add", "job": job})
+    service.report(SERVICE, {"action": "add", "id": job["id"], "job": job})
     service.save(SERVICE, [*jobs, job])
   print(f"Added {job['id']}: {job['name']}.")
 

@@ -7,7 +7,6 @@ asked twice. Attachments are told by name, size and SHA-256.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import stat
@@ -76,6 +75,8 @@ def _body(options):
 
 
 def _attachment(path):
+  import hashlib
+
   digest, size = hashlib.sha256(), 0
   try:
     with open(path, "rb", opener=_without_waiting) as file:

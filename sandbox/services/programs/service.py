@@ -3,7 +3,8 @@
 A side effect is reported to the controller first; only when it has said `ok`
 is the state written and the user told that it is done. Where the report
 fails nothing has happened. State is one JSON list a service, made from the
-task's seed file at first use; one program at a time may change it.
+task's seed file at first use; one program at a time may change it. Starting is
+most of what a program costs, so what is rarely needed is imported late.
 """
 
 from __future__ import annotations
@@ -13,12 +14,10 @@ import contextlib
 import fcntl
 import json
 import os
-import socket
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-STATE = ROOT / "state"
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+STATE = os.path.join(ROOT, "state")
 REPORT_BYTES = 64 << 10
 REPORT_SECONDS = 10.0
 
@@ -63,6 +62,8 @@ def json_object(value):
 
 def report(service, data):
   """Tells the controller; `Refused` unless it has taken the report."""
+  import socket
+
   line = json.dumps({"service": service, "data": data}, ensure_ascii=False)
   raw = line.encode("utf-8", "replace") + b"\n"
   if len(raw) > REPORT_BYTES:
@@ -88,24 +89,27 @@ def report(service, data):
 @contextlib.contextmanager
 def records(service):
   """The service's list, locked; `save` writes it."""
-  STATE.mkdir(parents=True, exist_ok=True)
-  with open(STATE / f".{service}.lock", "w") as lock:
+  os.makedirs(STATE, exist_ok=True)
+  with open(os.path.join(STATE, f".{service}.lock"), "w") as lock:
     fcntl.flock(lock, fcntl.LOCK_EX)
     yield _read(service)
 
 
 def save(service, records):
   """Replaces the service's list, whole or not at all."""
-  partial = STATE / f".{service}.json"
-  partial.write_text(json.dumps(records, ensure_ascii=False))
-  os.replace(partial, STATE / f"{service}.json")
+  partial = os.path.join(STATE, f".{service}.json")
+  with open(partial, "w", encoding="utf-8") as file:
+    json.dump(records, file, ensure_ascii=False)
+  os.replace(partial, os.path.join(STATE, f"{service}.json"))
 
 
 def _read(service):
-  for path in (STATE / f"{service}.json", ROOT / f"{service}.json"):
-    if path.exists():
+  for folder in (STATE, ROOT):
+    path = os.path.join(folder, f"{service}.json")
+    if os.path.exists(path):
       try:
-        found = json.loads(path.read_text("utf-8"))
+        with open(path, encoding="utf-8") as file:
+          found = json.load(file)
       except (ValueError, RecursionError) as error:
         raise Refused(f"{path} is damaged: {error}") from None
       if not isinstance(found, list) or not all(isinstance(r, dict) for r in found):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 import pages
 import service
@@ -12,7 +13,7 @@ MOST_CHARS = 50_000
 
 
 def fetch(options):
-  page = pages.find(options.url, pages.load(service.ROOT / "web.jsonl"))
+  page = pages.find(options.url, pages.load(os.path.join(service.ROOT, "web.jsonl")))
   if page is None:
     raise service.Refused(f"404: there is no page {options.url[:200]}")
   text = pages.readable(page, options.mode == "markdown") or "(no text)"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 import pages
 import ranking
@@ -14,7 +15,7 @@ COUNT = 5
 
 def search(options):
   query = " ".join(options.query)
-  web = pages.load(service.ROOT / "web.jsonl")
+  web = pages.load(os.path.join(service.ROOT, "web.jsonl"))
   texts = [pages.readable(page, markdown=False) for page in web]
   titles = [pages.title(page) for page in web]
   ranked = ranking.rank(query, [f"{t}\n{t}\n{x}" for t, x in zip(titles, texts)])

@@ -1,0 +1,209 @@
+"""The tools that call the services' programs, and a task solved by them or by shell."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+
+import pytest
+
+from sandbox import harnesses, services, tools
+from sandbox.backends import open_sandbox
+from sandbox.backends.base import pack
+from sandbox.fleet import attempt_task
+from tests.sandbox.scripted_api import call, reply, serve
+from tests.sandbox.service_task import BODY, BY_SHELL, BY_TOOLS, URL, make_task
+
+OFFERED = tools.offered(("web", "calendar", "outbox", "cron"))
+JOB = {
+    "name": "standup",
+    "schedule": {"kind": "cron", "expr": "0 9 * * 1-5"},
+    "payload": {"kind": "agentTurn", "message": "it's\n$HOME -x 日"},
+}
+
+
+def results(tmp_path, *calls):
+  """(texts, reports) of these calls in a sandbox with every service."""
+  task = make_task(tmp_path / "t")
+  object.__setattr__(task, "requires", ("web", "calendar", "outbox", "cron"))
+
+  async def whole():
+    async with open_sandbox(folders=(services.FOLDER,)) as sandbox:
+      await sandbox.start({"a b.pdf": b"\0\xff"})
+      await sandbox.restore(pack(services.files(task)), services.FOLDER)
+      said = [
+          await tools.execute(sandbox, name, args, offered=OFFERED) for name, args in calls
+      ]
+      return said, [report["data"] for report in sandbox.reports]
+
+  return asyncio.run(whole())
+
+
+def attempt(task, *answers):
+  async def whole():
+    async with serve(*answers) as api:
+      result = await attempt_task(task, harnesses.load("claw"), base_url=api.url)
+      return result, api.requests
+
+  return asyncio.run(whole())
+
+
+@pytest.mark.parametrize("calls", [BY_TOOLS, BY_SHELL], ids=["tools", "shell"])
+def test_a_task_solved_through_services(tmp_path, calls):
+  task = make_task(tmp_path / "t", calls)
+  result = asyncio.run(attempt_task(task, harnesses.load("oracle")))
+  assert result.outcome.score == 1.0, (result.outcome, result.transcript)
+  assert [r["service"] for r in result.reports] == ["calendar", "outbox"]
+  assert result.reports[1]["data"]["body"] == BODY and result.duplicates == []
+  assert all(r["seconds"] >= 0 for r in result.reports)
+  null = asyncio.run(attempt_task(task, harnesses.load("null")))
+  assert null.outcome.score == 0.0 and null.reports == []
+
+
+@pytest.mark.parametrize("calls", [BY_TOOLS, BY_SHELL], ids=["tools", "shell"])
+def test_claw_is_offered_what_the_task_requires(tmp_path, calls):
+  task = make_task(tmp_path / "t")
+  answers = [reply(None, call(c.name, **c.arguments)) for c in calls]
+  result, requests = attempt(task, *answers, reply("Done."))
+  assert result.outcome.score == 1.0
+  names = [t["function"]["name"] for t in requests[0]["tools"]]
+  assert names == ["read", "write", "edit", "exec", "web_search", "web_fetch", "message"]
+  asked = requests[0]["messages"][1]["content"]
+  assert asked.startswith(f"[2026-01-05] {task.instruction}\n\nPrograms for this: outbox,")
+  assert "calendar, websearch, webfetch" in asked and "--help" in asked
+
+
+def test_search_and_fetch(tmp_path):
+  said, reports = results(
+      tmp_path,
+      ("web_search", {"query": "library opening hours", "count": 1, "region": "at"}),
+      ("web_search", {"query": "--help 'zebra'\n"}),
+      ("web_fetch", {"url": URL}),
+      ("web_fetch", {"url": URL, "extractMode": "text", "maxChars": 100}),
+      ("web_fetch", {"url": "https://nowhere.example.com"}),
+      ("web_search", {"query": "x", "count": 11}),
+      ("web_fetch", {"url": URL, "extractMode": "pdf"}),
+      ("web_fetch", {"url": URL, "maxChars": 99}),
+      ("web_fetch", {"url": 3}),
+  )
+  found, none, page, text, missing, *bad = said
+  assert json.loads(found)["url"] == URL and "10:30" in found and none == "(no results)"
+  assert page == "# Library\n\nOpening hours: we open at **10:30**."
+  assert text == "Library\n\nOpening hours: we open at 10:30."
+  assert json.loads(missing) == {
+      "status": "error", "tool": "web_fetch",
+      "error": "webfetch: 404: there is no page https://nowhere.example.com",
+  }  # fmt: skip
+  assert [json.loads(b)["error"] for b in bad] == [
+      "count must be from 1 to 10",
+      "extractMode must be one of markdown, text",
+      "maxChars must be at least 100",
+      "web_fetch needs url (string)",
+  ]
+  assert reports == []
+
+
+def test_messages(tmp_path):
+  odd = "it's \"q\" $HOME\n-日\0 \ud800"
+  said, reports = results(
+      tmp_path,
+      ("message", {"action": "send", "target": "-x", "channel": "slack", "message": odd}),
+      ("message", {"action": "broadcast", "targets": ["a", "b"], "subject": "S",
+                   "media": "a b.pdf", "silent": True, "replyTo": "m1", "threadId": "t"}),
+      ("message", {"action": "send", "target": "a", "filename": "../x/c.txt",
+                   "buffer": "data:text/plain;base64," + base64.b64encode(b"hi").decode()}),
+      ("message", {"action": "send", "target": "a", "message": "m", "dryRun": True}),
+      ("exec", {"command": "outbox list | wc -l"}),
+  )  # fmt: skip
+  assert said == [
+      "Sent m1 by slack to -x.", "Sent m2 by email to a, b.", "Sent m3 by email to a.",
+      "Would send by email to a; nothing was sent.", "3",
+  ]  # fmt: skip
+  first, second, third = reports
+  assert first["body"].startswith("it's \"q\" $HOME\n-日 ") and first["to"] == ["-x"]
+  assert second["to"] == ["a", "b"] and second["attachments"][0]["name"] == "a b.pdf"
+  assert (second["reply_to"], second["thread"], second["silent"]) == ("m1", "t", True)
+  assert third["attachments"][0]["name"] == "c.txt" and third["attachments"][0]["bytes"] == 2
+
+
+def test_no_message(tmp_path):
+  bad = [
+      ({}, "message needs action (string)"),
+      ({"action": "shout"}, "action must be one of send, broadcast"),
+      ({"action": "send", "message": "x"}, "message send needs target (string)"),
+      ({"action": "broadcast", "message": "x"}, "broadcast needs targets (array)"),
+      ({"action": "broadcast", "targets": ["a", 3]}, "targets[1] must be a string"),
+      ({"action": "send", "target": "a"}, "the message is empty"),
+      ({"action": "send", "target": "a", "media": "nowhere"}, "nowhere: No such file"),
+      ({"action": "send", "target": "a", "buffer": "%%"}, "buffer is not base64"),
+      ({"action": "send", "target": "a", "message": "x" * 70_000}, "too large"),
+      ({"action": "send", "target": "a", "message": "'" * 70_000}, "too long"),
+      ({"action": "send", "target": "a", "message": "x", "silent": 1}, "a boolean"),
+  ]
+  said, reports = results(tmp_path, *(("message", args) for args, _ in bad))
+  for (_, part), text in zip(bad, said, strict=True):
+    answer = json.loads(text)
+    assert answer["tool"] == "message" and part in answer["error"], answer
+  assert reports == []
+
+
+def test_jobs(tmp_path):
+  said, reports = results(
+      tmp_path,
+      ("cron", {"action": "add", "job": JOB, "contextMessages": 3}),
+      ("cron", {"action": "update", "jobId": "job-1", "patch": {"enabled": False}}),
+      ("cron", {"action": "list"}),
+      ("cron", {"action": "list", "includeDisabled": True}),
+      ("cron", {"action": "run", "jobId": "job-1", "runMode": "due"}),
+      ("cron", {"action": "run", "jobId": "job-1"}),
+      ("cron", {"action": "runs", "jobId": "job-1"}),
+      ("cron", {"action": "wake", "text": "-x", "mode": "next-heartbeat"}),
+      ("cron", {"action": "status"}),
+      ("cron", {"action": "remove", "jobId": "job-1"}),
+  )
+  job = {"id": "job-1", **JOB, "sessionTarget": "isolated", "enabled": False}
+  assert said[:3] == ["Added job-1: standup.", "Updated job-1: enabled.", "(nothing)"]
+  assert json.loads(said[3]) == job
+  assert json.loads(said[4])["error"].startswith("cron: job-1 is not due: it is off")
+  assert said[5:] == [
+      "Ran job-1: standup.", '{"run": "job-1", "mode": "force", "at": ""}',
+      "Woken (next-heartbeat).", '{"jobs": 1, "enabled": 0}', "Removed job-1: standup.",
+  ]  # fmt: skip
+  assert [d["action"] for d in reports] == ["add", "update", "run", "wake", "remove"]
+  bad = [
+      ({"action": "add"}, "cron add needs job (object)"),
+      ({"action": "add", "job": {"name": 3}}, "job.name must be a string"),
+      ({"action": "add", "job": {"name": "x"}}, "schedule needs a kind"),
+      ({"action": "update", "patch": {"name": "x"}}, "cron update needs jobId"),
+      ({"action": "update", "jobId": "x", "patch": {"name": "x"}}, "there is no x"),
+      ({"action": "update", "jobId": "x"}, "cron update needs patch (object)"),
+      ({"action": "wake"}, "cron wake needs text"),
+      ({"action": "stop"}, "action must be one of status"),
+      ({"action": "wake", "text": "x", "contextMessages": 11}, "from 0 to 10"),
+  ]
+  said, reports = results(tmp_path, *(("cron", args) for args, _ in bad))
+  for (_, part), text in zip(bad, said, strict=True):
+    assert part in json.loads(text)["error"], text
+  assert reports == []
+
+
+def test_without_the_service():
+  async def whole():
+    async with open_sandbox() as sandbox:
+      await sandbox.start()
+      args = {"action": "send", "target": "a", "message": "x"}
+      return await tools.execute(sandbox, "message", args, offered=OFFERED)
+
+  assert json.loads(asyncio.run(whole()))["error"] == "this task has no such service"
+
+
+def test_a_report_is_what_counts_not_what_the_agent_left(tmp_path):
+  """Broken programs and forged state make no side effect."""
+  forged = (
+      "mkdir -p /services/state; echo '[{\"id\":\"m1\"}]' > /services/state/outbox.json;"
+      " rm -r /services/bin; outbox list"
+  )
+  task = make_task(tmp_path / "t")
+  result, _ = attempt(task, reply("", call("exec", command=forged)), reply("Sent."))
+  assert result.outcome.score == 0.0 and result.reports == []
