@@ -3,11 +3,13 @@
 The kernel kills a sandbox with its controller, so what is left is mostly a
 cgroup, a directory with sockets, or a process caught while it started. All of
 them carry the label of their controller; one that lives, or can't be seen from
-here, is never touched, whatever run it is of.
+here, is never touched, whatever run it is of. Containers of the docker daemon
+are looked through wherever there is one, pods with --backend=kubernetes?….
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
@@ -16,11 +18,13 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 from clawgym_jax import cli
-from sandbox.backends import cgroups
+from sandbox.backends import cgroups, flags
 from sandbox.backends.labels import PREFIX, Label, labelled
 
+_DOCKER_SOCKET = "/var/run/docker.sock"
 _SECONDS = 5.0  # for the killed to be gone
 
 
@@ -48,7 +52,29 @@ def reap() -> dict[str, int]:
   for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}:*"):
     if _orphaned(path.name) and _remove(path):
       counts["directories"] += 1
+  for name, count in _reap_containers().items():
+    counts[f"containers_{name}"] = count
   return counts
+
+
+def _reap_containers() -> dict[str, int]:
+  """As `docker.reap_containers`, which is loaded only where there may be a daemon."""
+  if "DOCKER_HOST" not in os.environ and not os.path.exists(_DOCKER_SOCKET):
+    return {}
+  try:
+    from sandbox.backends import docker
+  except ModuleNotFoundError:  # its SDK is not installed
+    return {}
+  return docker.reap_containers()
+
+
+def _reap_pods(backend: str) -> dict[str, int]:
+  """As `kubernetes.reap_pods` of the cluster that `backend` names."""
+  from sandbox.backends import kubernetes
+
+  options = dict(parse_qsl(backend.partition("?")[2]))
+  counts = asyncio.run(kubernetes.reap_pods(kubernetes.Cluster.parse(options)))
+  return {f"pods_{name}": count for name, count in counts.items()}
 
 
 def _orphaned(name: str) -> bool:
@@ -83,11 +109,21 @@ def _remove(path: Path) -> bool:
 
 def main() -> dict[str, Any]:
   counts = reap()
+  backend = flags.backend()
+  if backend.partition("?")[0] == "kubernetes":
+    counts |= _reap_pods(backend)
   print(
       f"{counts['killed']} processes of dead runs killed, {counts['kept']} of living"
       f" ones left alone, {counts['refused']} belong to another user;"
       f" {counts['cgroups']} cgroups and {counts['directories']} directories removed"
   )
+  for kind in ("containers", "pods"):
+    if f"{kind}_removed" in counts:
+      print(
+          f"{counts[f'{kind}_removed']} {kind} of dead runs removed,"
+          f" {counts[f'{kind}_kept']} of living ones left alone,"
+          f" {counts[f'{kind}_refused']} could not be removed"
+      )
   return counts
 
 
