@@ -27,13 +27,14 @@ class CannotRun(Exception):
   """No daemon can be run here; the text says why."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Daemon:
   """A running daemon; `process` is the dockerd itself."""
 
+  program: str
   folder: Path
-  process: subprocess.Popen | None
-  client: docker.APIClient | None
+  process: subprocess.Popen | None = None
+  client: docker.APIClient | None = None
 
   @property
   def url(self) -> str:
@@ -43,13 +44,21 @@ class Daemon:
   def name(self) -> str:
     return self.folder.name
 
+  def start(self) -> None:
+    """Starts it, again where it died, and waits until it answers."""
+    # A containerd that nobody has reaped yet would pass for a running one.
+    for left in self.folder.glob("exec/containerd/*.pid"):
+      left.unlink()
+    self.process = _start(self.program, self.folder)
+    self.client = _connect(self)
+
   def containers(self) -> list[str]:
     """Names of all containers, running or not."""
     return [c["Names"][0][1:] for c in self.client.containers(all=True)]
 
 
 @contextlib.contextmanager
-def daemon(disk: int = 2 << 30) -> Iterator[Daemon]:
+def daemon(disk: int = 720 << 20) -> Iterator[Daemon]:
   """A daemon for as long as the block runs, its files on a tmpfs of `disk` bytes."""
   program = shutil.which("dockerd", path=f"{os.environ['PATH']}:/usr/sbin")
   if program is None:
@@ -57,31 +66,33 @@ def daemon(disk: int = 2 << 30) -> Iterator[Daemon]:
   if os.geteuid() != 0:
     raise CannotRun("a docker daemon needs root")
   folder = Path(tempfile.mkdtemp(prefix="dockerd-"))
-  found = Daemon(folder, None, None)
+  found = Daemon(program, folder)
   try:
-    found = Daemon(folder, _start(program, folder, disk), None)
-    found = Daemon(folder, found.process, _connect(found))
+    _mount(folder / "data", disk)
+    (folder / "daemon.json").write_text("{}")  # instead of the machine's
+    found.start()
     yield found
   finally:
     _stop(found)
 
 
-def _start(program: str, folder: Path, disk: int) -> subprocess.Popen:
-  data = folder / "data"
-  data.mkdir()
+def _mount(place: Path, size: int) -> None:
+  place.mkdir()
   mounted = subprocess.run(
-      ["mount", "-t", "tmpfs", "-o", f"size={disk}", "tmpfs", data],
+      ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", place],
       capture_output=True, text=True,
   )  # fmt: skip
   if mounted.returncode != 0:
     raise CannotRun(f"a docker daemon needs to mount: {mounted.stderr.strip()}")
-  (folder / "daemon.json").write_text("{}")  # instead of the machine's
+
+
+def _start(program: str, folder: Path) -> subprocess.Popen:
   command = [
       "setpriv", "--pdeathsig", "TERM", program,
       "--config-file", folder / "daemon.json",
       "--bridge", "none", "--iptables=false", "--ip6tables=false",
       "--ip-forward=false", "--userland-proxy=false",
-      "--data-root", data, "--exec-root", folder / "exec",
+      "--data-root", folder / "data", "--exec-root", folder / "exec",
       "--cgroup-parent", f"/{folder.name}",
       "--host", f"unix://{folder}/docker.sock", "--pidfile", folder / "pid",
   ]  # fmt: skip

@@ -22,6 +22,7 @@ import os
 import secrets
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -51,13 +52,13 @@ _EXPIRED_SECONDS = 120.0  # a life begins after the boot, the label's before it
 _FREE_DISK = 512 << 20
 _SERVER_MEMORY = 32 << 20  # what the server and the kernel take for themselves
 _INODE_MEMORY = 2 << 10
-_SHARED_MEMORY = 64 << 20  # /dev/shm
 # A user each: the kernel counts pipes, watches and queues by user, so that one
 # sandbox could use up another's. Below 65,536, as rootless daemons map no more.
 _FIRST_UID = 20_000
 _UIDS = 10_000
 # Bounded, since a daemon slows down for all when hundreds ask at once.
 _threads = ThreadPoolExecutor(16, thread_name_prefix="docker")
+_preparing = threading.Lock()
 _ERRORS = (docker.errors.DockerException, requests.exceptions.RequestException, OSError)
 
 
@@ -188,7 +189,9 @@ class DockerSandbox(ServedSandbox):
     with contextlib.suppress(TimeoutError, *_ERRORS):
       async with asyncio.timeout(seconds):
         # Cancelled half-way, it may still be made.
-        await asyncio.wait([asyncio.wrap_future(self._created)])
+        await asyncio.gather(
+            asyncio.wrap_future(self._created), return_exceptions=True
+        )
         await _call(_remove, self._daemon.client, self._name, seconds)
 
   async def _last_words(self) -> str:
@@ -198,25 +201,35 @@ class DockerSandbox(ServedSandbox):
     """The body of docker's request for a container."""
     settings, bounds = self._settings, self._bounds
     uid = _FIRST_UID + secrets.randbelow(_UIDS)
-    folders = served.writable_folders(settings["folders"])
+    folders = base.WORKSPACE, "/tmp", "/dev/shm", *settings["folders"], *volumes
     size, inodes = bounds.disk, bounds.inodes
-    tmpfs = {path: _tmpfs(size, inodes, uid) for path in (*volumes, *folders)}
-    tmpfs["/dev/shm"] = _tmpfs(_SHARED_MEMORY, inodes, uid)
+    tmpfs = {path: _tmpfs(size, inodes, uid) for path in folders}
     # Files in tmpfs are memory of the container, and none of its processes'.
     memory = bounds.memory + _SERVER_MEMORY
     memory += len(tmpfs) * (size + inodes * _INODE_MEMORY)
+    tmpfs["/run/sandbox"] = _tmpfs(64 << 10, 16, uid)  # the socket for reports
+    mark = label(settings["run_id"], bounds.lifetime_seconds)
+    arguments = served.server_arguments(
+        bounds,
+        settings["now"],
+        settings["folders"],
+        mount=False,
+        forward=tuple(settings["forward"]),
+        counted=True,
+        label=mark,
+    )
     mounts = {_SERVER: build.server_binary(), "/etc/passwd": _passwd()}
     return {
         "Image": settings["image"],
         "Entrypoint": [_SERVER],
-        "Cmd": served.server_arguments(
-            bounds, settings["now"], settings["folders"], mount=False
-        ),
-        "Labels": {LABEL: label(settings["run_id"], bounds.lifetime_seconds)},
+        # The cgroup counts processes; by user, two sandboxes may be one.
+        "Cmd": [a for a in arguments if not a.startswith("--limit=nproc=")],
+        "Labels": {LABEL: mark},
         "Hostname": "sandbox",
         "User": f"{uid}:{uid}",
         "WorkingDir": "/",
         "Healthcheck": {"Test": ["NONE"]},
+        "StopSignal": "SIGKILL",  # process 1 hears no other; a daemon that ends sends it
         "Tty": False,
         "OpenStdin": True,
         "StdinOnce": True,  # the server ends with the one that speaks to it
@@ -367,9 +380,14 @@ def _remove(client: docker.APIClient, container: str, seconds: float) -> None:
     time.sleep(_RETRY_SECONDS)
 
 
-@cache
 def _prepare(host: str, image: str, runtime: str) -> _Daemon:
   """Once a process: `check`, and what dead runs left is removed."""
+  with _preparing:
+    return _prepared(host, image, runtime)
+
+
+@cache
+def _prepared(host: str, image: str, runtime: str) -> _Daemon:
   check(image, runtime)
   reap_containers()
   return _daemon(host)
