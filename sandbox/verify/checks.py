@@ -30,7 +30,10 @@ from sandbox.backends.base import gather, pack
 
 CHECK_SECONDS = 20.0
 
-_RUNNER = Path(__file__).with_name("runner.py").read_bytes()
+_PROGRAMS = {
+    name: Path(__file__).with_name(name).read_bytes()
+    for name in ("runner.py", "resident.py")
+}
 _AGENT = Bounds()
 _BOUNDS = Bounds(disk=4 * _AGENT.disk, inodes=4 * _AGENT.inodes)
 _STAGING_SECONDS = 120.0  # of a verifier sandbox's life, beside the checks' own
@@ -129,9 +132,9 @@ def open_verifier(
 
 
 async def stage(task: Task, sandbox: Sandbox, state: State) -> str:
-  """Puts the checks, the runner and its input in place; gives the nonce."""
+  """Puts the checks, the programs and their input in place; gives the nonce."""
   await sandbox.restore(pack(gather(task.checks)), "/checks")
-  await sandbox.restore(pack({"runner.py": _RUNNER}), "/verify")
+  await sandbox.restore(pack(_PROGRAMS), "/verify")
   return await hand_over(sandbox, state)
 
 

@@ -40,7 +40,7 @@ _OUR_GENERATOR = "procedural-"
 _MOST_STATES = 64  # of one sandbox
 _MOST_SECONDS = 300.0  # no new state is begun in a sandbox older than this
 _ANSWER_SECONDS = 5.0  # beyond the checks' own, to wipe and to answer
-_STAY = "exec python3 -I /verify/runner.py {seconds}"
+_STAY = "exec python3 -I /verify/resident.py {seconds}"
 _ASK = (
     "echo >/verify/ask && IFS= read -r line </verify/answer && printf '%s\\n' \"$line\""
 )

@@ -1,0 +1,222 @@
+"""Judges many states inside one verifier's sandbox. Standard library only.
+
+Given a number of seconds, it imports the check and what that imports, leaves
+a resident process and ends. The resident waits for a line on one pipe, judges
+what is in /workspace then in a fork of itself, wipes what that state and its
+judging left, and answers on the other pipe. A fork may start no process and
+no thread and run no code but the check's and Python's own; one that tries says
+so instead of a result. The resident ends where it can't vouch for what it
+leaves to the next state.
+"""
+
+import _thread
+import ast
+import gc
+import hashlib
+import importlib
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import stat
+import sys
+import threading
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, "/verify")
+import runner  # noqa: E402
+
+sys.path.remove("/verify")
+
+ASK, ANSWER = "/verify/ask", "/verify/answer"
+WIPED = ("/workspace", "/tmp", "/verify")
+MOST_BYTES = 1 << 20  # of a result
+OWN_CODE = (f"{sys.base_prefix}/", "/checks/", "<frozen ")
+PROCESS_EVENTS = (
+    "subprocess.Popen", "os.system", "os.exec", "os.fork", "os.forkpty",
+    "os.posix_spawn", "os.spawn", "os.kill", "os.killpg", "pty.spawn",
+    "signal.pthread_kill", "sqlite3.load_extension", "sqlite3.enable_load_extension",
+)  # fmt: skip
+
+
+def main():
+  channel = runner.take_channel()
+  stay(channel, runner.take_input()["nonce"], float(sys.argv[1]))
+
+
+def stay(channel, nonce, seconds):
+  """Imports once, says so, and leaves the resident behind. Returns in neither."""
+  module = None
+
+  def warm():
+    nonlocal module
+    module = runner.load_check()
+    import_what_is_named()
+    return {"ready": True}
+
+  line = runner.result_of(warm)
+  if json.loads(line).get("ready"):
+    for path in (ASK, ANSWER):
+      os.mkfifo(path)
+    if os.fork() == 0:
+      os.close(channel)
+      os.setsid()
+      try:
+        serve(module, seconds)
+      finally:
+        os._exit(1)
+  runner.say(channel, nonce, line)
+  os._exit(0)
+
+
+def import_what_is_named():
+  """Imports what any function of the checks would import, for all forks at once."""
+  names = set()
+  for path in below("/checks"):
+    if path.endswith(".py"):
+      with open(path, "rb") as file:
+        tree = ast.parse(file.read())
+      for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+          names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+          names.add(node.module)
+  for name in sorted(names):
+    try:
+      importlib.import_module(name)
+    except Exception:
+      pass  # it may be meant for another machine; the fork would say the same
+
+
+def serve(module, seconds):
+  gc.collect()
+  gc.freeze()
+  checks = digest("/checks")
+  sound = True
+  while sound:
+    with open(ASK) as file:
+      file.read()
+    given = runner.take_input()
+    try:
+      before = processes()
+      result = judge_in_fork(module, given, seconds)
+      if digest("/checks") != checks or processes() - before:
+        result, sound = alone("it changed the verifier's sandbox"), False
+      sound = wipe() and sound
+    except Exception as error:  # whoever asked must not wait for nothing
+      result, sound = alone(f"{type(error).__name__}: {error}"), False
+    with open(ANSWER, "wb", buffering=0) as file:
+      answer = json.dumps({"result": result, "last": not sound})
+      runner.say(file.fileno(), given["nonce"], answer)
+
+
+def alone(why):
+  return json.dumps({"alone": why})
+
+
+def judge_in_fork(module, given, seconds):
+  """The result of one state as JSON text, whatever became of the fork."""
+  deadline = time.monotonic() + seconds
+  read_end, write_end = os.pipe()
+  pid = os.fork()
+  if pid == 0:
+    try:
+      os.close(read_end)
+      forbid_processes(write_end)
+      line = runner.result_of(lambda: runner.grade(module, given))
+      runner.write(write_end, line.encode())
+      os._exit(0)
+    finally:
+      os._exit(1)
+  os.close(write_end)
+  data = b""
+  while len(data) <= MOST_BYTES:
+    left = deadline - time.monotonic()
+    if left <= 0 or not select.select([read_end], [], [], left)[0]:
+      break
+    part = os.read(read_end, 1 << 16)
+    if not part:
+      break
+    data += part
+  os.kill(pid, signal.SIGKILL)
+  status = os.waitpid(pid, 0)[1]
+  os.close(read_end)
+  if status != 0 or not data:
+    return alone(f"it ended with status {status}")
+  return data.decode(errors="replace")
+
+
+def forbid_processes(channel):
+  """Whatever this process tries to start ends it, with `alone` for a result."""
+  resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+  os.environ["CLAWGYM_FORKED"] = "1"  # a check may do here what it would fork for
+
+  def refuse(why):
+    # Not an exception: the check could take that for an answer.
+    runner.write(channel, alone(f"needs its own sandbox: {why}").encode())
+    os._exit(0)
+
+  def watch(event, args):
+    if event in PROCESS_EVENTS or event.startswith("ctypes."):
+      refuse(event)
+    if event == "exec" and not args[0].co_filename.startswith(OWN_CODE):
+      refuse(f"code of {args[0].co_filename}")
+    if event == "import" and args[1] and not str(args[1]).startswith(OWN_CODE):
+      refuse(f"code of {args[1]}")
+
+  sys.addaudithook(watch)
+  for module in (_thread, threading):  # not all Pythons audit these
+    for name in dir(module):
+      if name.lstrip("_").startswith("start_"):
+        setattr(module, name, lambda *_, **__: refuse("a thread"))
+
+
+def digest(root):
+  """A hash of everything below `root`: names, kinds, permissions, contents."""
+  total = hashlib.sha256()
+  for path in below(root):
+    mode = os.lstat(path).st_mode
+    total.update(os.fsencode(path) + f"\0{mode}\0".encode())
+    if stat.S_ISLNK(mode):
+      total.update(os.fsencode(os.readlink(path)))
+    elif stat.S_ISREG(mode):
+      with open(path, "rb") as file:
+        total.update(hashlib.sha256(file.read()).digest())
+  return total.hexdigest()
+
+
+def below(root):
+  return sorted(
+      os.path.join(folder, name)
+      for folder, folders, files in os.walk(root)
+      for name in (*folders, *files)
+  )
+
+
+def processes():
+  return {int(name) for name in os.listdir("/proc") if name.isdigit()}
+
+
+def wipe():
+  """Empties the writable folders; False if something stays."""
+  try:
+    for root in WIPED:
+      os.chmod(root, 0o755)
+      for entry in list(os.scandir(root)):
+        if entry.path in (ASK, ANSWER):
+          continue
+        if entry.is_dir(follow_symlinks=False):
+          shutil.rmtree(entry.path)
+        else:
+          os.unlink(entry.path)
+    os.mkdir("/tmp/home")
+    return True
+  except (OSError, RecursionError):
+    return False
+
+
+if __name__ == "__main__":
+  main()
