@@ -165,6 +165,9 @@ def _trajectory(
       "seconds": result.seconds,
       "span": [round(started, 3), round(time.time(), 3)],  # unix seconds
   }
+  if result.reports:
+    metadata["reports"] = result.reports
+    metadata["duplicates"] = result.duplicates
   if not harness.needs_model:  # nothing else records what was said
     metadata["transcript"] = result.transcript
   return Trajectory(
