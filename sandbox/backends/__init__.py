@@ -41,7 +41,14 @@ _CLASSES = {
     "docker": "DockerSandbox",
     "kubernetes": "KubernetesSandbox",
 }
-_OPTIONS = {"docker": ("image", "runtime", "cpus")}
+_OPTIONS = {
+    "docker": ("image", "runtime", "cpus"),
+    "kubernetes": (
+        "namespace", "context", "image", "server", "runtime_class", "node_pids_limit",
+        "user", "user_namespaces", "warm_pool", "cpu", "node_selector", "boot_seconds",
+        "probe_network",
+    ),
+}  # fmt: skip
 
 
 def check_backend(backend: str) -> None:

@@ -1,4 +1,5 @@
-"""A docker daemon for the tests that need one: one for all of them."""
+"""What the backends' tests run against: a docker daemon for all of them, and a
+stand-in of the Kubernetes API for each."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import docker_daemon
+from tests import docker_daemon, kubernetes_api
 
 
 @pytest.fixture(scope="session")
@@ -28,3 +29,12 @@ def docker_host(dockerd, monkeypatch) -> docker_daemon.Daemon:
   monkeypatch.setenv("DOCKER_HOST", dockerd.url)
   yield dockerd
   assert dockerd.containers() == []
+
+
+@pytest.fixture
+def kubernetes(monkeypatch) -> Iterator[kubernetes_api.KubernetesApi]:
+  """The API that KUBECONFIG leads to; its pods' processes are gone in the end."""
+  with kubernetes_api.KubernetesApi() as api:
+    monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig))
+    yield api
+    api.wait_until_empty()

@@ -25,12 +25,13 @@ from sandbox.backends import (
     open_sandbox,
 )
 from sandbox.backends.base import unpack
+from tests import kubernetes_node
 
 
-@pytest.fixture(params=["bubblewrap", "docker"])
+@pytest.fixture(params=["bubblewrap", "docker", "kubernetes"])
 def backend(request) -> str:
-  if request.param == "docker":
-    request.getfixturevalue("docker_host")
+  if request.param != "bubblewrap":
+    request.getfixturevalue({"docker": "docker_host"}.get(request.param, request.param))
   check_backend(request.param)
   return request.param
 
@@ -415,7 +416,7 @@ def test_a_server_that_dies_is_lost_at_once(run, backend):
 
 
 def test_a_start_can_be_cancelled_at_any_point(backend):
-  step, count = (0.03, 12) if backend == "docker" else (0.001, 15)
+  step, count = (0.06, 8) if backend == "docker" else (0.001, 15)
 
   async def one(delay):
     async with open_sandbox(backend) as sandbox:
@@ -436,7 +437,8 @@ def _server_pid(backend: str, sandbox) -> int:
   """The host's process id of what is process 1 inside."""
   if backend == "docker":
     return sandbox._daemon.client.inspect_container(sandbox.name)["State"]["Pid"]
-  pid = sandbox.pid
+  is_pod = backend == "kubernetes"
+  pid = kubernetes_node.PROCESSES[sandbox.name] if is_pod else sandbox.pid
   for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
     return int(child)
   return pid

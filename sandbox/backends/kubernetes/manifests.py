@@ -1,0 +1,477 @@
+"""What is asked of a cluster, as plain manifests, and what a pod must still have.
+
+A pod is one sandbox: process 1 of its only container is the sandbox's server,
+its root is read-only, all it can write is tmpfs of a size, and nothing of the
+cluster (token, service names, DNS) is inside. `objections` checks the pod that
+the cluster really made: a webhook, a template or a claim may have changed it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import platform
+import re
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from clawgym_jax.contracts.errors import UserError
+from sandbox.backends.base import WORKSPACE, Bounds
+
+Manifest = dict[str, Any]
+
+CONTAINER = "sandbox"
+MARK = "clawgym-jax/sandbox"  # label of every pod of ours
+RUN = "clawgym-jax/run"  # label
+CONTROLLER = "clawgym-jax/controller"  # annotation
+EXPIRES = "clawgym-jax/expires"  # annotation, unix seconds
+POLICY = "clawgym-sandboxes-no-network"
+CLAIMS = ("extensions.agents.x-k8s.io", "v1beta1", "sandboxclaims")
+SANDBOXES = ("agents.x-k8s.io", "v1beta1", "sandboxes")
+CLAIM_UID = "agents.x-k8s.io/claim-uid"  # label that its controller gives the pod
+POD_NAME = "agents.x-k8s.io/pod-name"  # annotation of a Sandbox
+
+# Of pods: below 65,536, as user namespaces map no more.
+FIRST_USER, USERS = 20_000, 8192
+
+_SERVER_FOLDER = "/opt/clawgym"
+_REPORTS = "/run/sandbox"
+_REPORTS_SIZE = 1 << 20
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+# Arguments of the server that are one sandbox's, not a pool's.
+_OWN = ("--lifetime=", "--env=CLAWGYM_NOW=", "--label=")
+_MAX_STAGED = 1 << 20  # of a ConfigMap
+_INODE = 1 << 10  # bytes of kernel memory, about, of a file in tmpfs
+_SPARE = 64 << 20  # the server's own, and what comes between two looks at memory
+_LOGS = 256 << 20  # what the node may keep of the stream in the container's log
+
+
+@dataclass(frozen=True)
+class Cluster:
+  """Where sandboxes run and how: the options of --backend=kubernetes?….
+
+  Attributes:
+    namespace: of its own, best: its quota bounds the sandboxes.
+    context: of the kubeconfig; empty is the current one, or in a pod its own.
+    image: has a shell at /bin/bash or /bin/sh, and what tasks use.
+    server: the sandbox server's path in the image; empty stages this one's own
+      in a ConfigMap.
+    runtime_class: such as gvisor or kata; empty is the cluster's default.
+    node_pids_limit: the kubelet's podPidsLimit, where its nodes have one.
+    user: user id inside; 0 gives each pod one of its own.
+    user_namespaces: pods get their own (hostUsers: false).
+    warm_pool: SandboxWarmPool of agent-sandbox to claim from; empty makes pods.
+    cpu: cores, as Kubernetes writes quantities.
+    node_selector: labels of the nodes to use.
+    boot_seconds: a pod's start may take as long; pulling an image is part of it.
+    probe_network: try once whether the network really is shut.
+  """
+
+  namespace: str = "clawgym"
+  context: str = ""
+  image: str = "python:3.12-slim"
+  server: str = ""
+  runtime_class: str = ""
+  node_pids_limit: int = 0
+  user: int = 0
+  user_namespaces: bool = False
+  warm_pool: str = ""
+  cpu: str = "1"
+  node_selector: dict[str, str] = field(default_factory=dict, hash=False)
+  boot_seconds: float = 120.0
+  probe_network: bool = True
+
+  @classmethod
+  def parse(cls, options: dict[str, Any]) -> Self:
+    """From the options of a --backend flag, which are text; `UserError` if wrong."""
+    values: dict[str, Any] = {}
+    for name, value in options.items():
+      kind = type(getattr(cls(), name))
+      try:
+        values[name] = _READ[kind](value) if isinstance(value, str) else value
+      except (KeyError, ValueError):
+        raise UserError(
+            f"the option {name} of the backend kubernetes is {value!r};"
+            f" write it as {_EXAMPLES[kind]}"
+        ) from None
+    return cls(**values)
+
+  def require_bounded_processes(self) -> None:
+    """Raises `UserError` where nothing would bound a fork bomb.
+
+    A pod spec can't. The server sets RLIMIT_NPROC, which the kernel counts by
+    user: it binds one sandbox where no other has that user, on a Linux kernel.
+    Else it takes the node's podPidsLimit, which only its administrator knows.
+    """
+    if self.node_pids_limit > 0 or self.user_namespaces and not self.runtime_class:
+      return
+    why = (
+        f"runtime class {self.runtime_class!r} may not count processes by user"
+        if self.runtime_class
+        else "the pods of a warm pool share a user"
+        if self.warm_pool
+        else f"every pod would be user {self.user}"
+        if self.user
+        else ""
+    )
+    if why:
+      raise UserError(
+          f"nothing bounds a fork bomb in such a pod: {why}. Set podPidsLimit in the"
+          " kubelet's configuration of the nodes and say its value with"
+          " node_pids_limit"
+      )
+
+
+def _labels(text: str) -> dict[str, str]:
+  return dict(part.split("=", 1) for part in text.split(","))
+
+
+_READ = {
+    str: str,
+    int: int,
+    float: float,
+    bool: {"true": True, "false": False}.__getitem__,
+    dict: _labels,
+}
+_EXAMPLES = {
+    int: "256",
+    float: "120",
+    bool: "true or false",
+    dict: "label=value,label=value",
+}
+
+
+@dataclass(frozen=True)
+class Server:
+  """The server's program and where a pod finds it."""
+
+  program: bytes
+  path: str = ""  # in the image; empty: staged
+
+  @property
+  def name(self) -> str:
+    """Of the ConfigMap: another program has another name."""
+    return f"clawgym-sandbox-server-{hashlib.sha256(self.program).hexdigest()[:16]}"
+
+  @property
+  def command(self) -> str:
+    return self.path or f"{_SERVER_FOLDER}/server"
+
+  def config_map(self) -> Manifest:
+    if len(self.program) > _MAX_STAGED:
+      raise UserError(
+          f"the sandbox server has {len(self.program)} bytes and a ConfigMap takes"
+          f" {_MAX_STAGED}: put it into the image and say where with the option server"
+      )
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": self.name, "labels": {MARK: "true"}},
+        "binaryData": {"server": base64.b64encode(self.program).decode()},
+        "immutable": True,
+    }
+
+
+def names(cluster: Cluster) -> Manifest:
+  """A ConfigMap of /etc/passwd and /etc/group: whoever a pod is, is called user."""
+  ids = {*range(FIRST_USER, FIRST_USER + USERS), cluster.user} - {0}
+  data = {
+      "passwd": "root:x:0:0::/:/bin/sh\n"
+      + "".join(f"user:x:{n}:{n}::/tmp/home:/bin/sh\n" for n in sorted(ids)),
+      "group": "root:x:0:\n" + "".join(f"user:x:{n}:\n" for n in sorted(ids)),
+  }
+  digest = hashlib.sha256(json.dumps(data).encode()).hexdigest()[:16]
+  return {
+      "apiVersion": "v1",
+      "kind": "ConfigMap",
+      "metadata": {"name": f"clawgym-sandbox-users-{digest}", "labels": {MARK: "true"}},
+      "data": data,
+      "immutable": True,
+  }
+
+
+def label_value(text: str) -> str:
+  """`text` as the value of a label."""
+  return re.sub(r"[^A-Za-z0-9_.-]", "_", text)[:63].strip("_.-") or "run"
+
+
+def metadata(name: str, run_id: str, controller: str, expires: int) -> Manifest:
+  return {
+      "name": name,
+      "labels": {MARK: "true", RUN: label_value(run_id)},
+      "annotations": {CONTROLLER: controller, EXPIRES: str(expires)},
+  }
+
+
+def pod(spec: Manifest, meta: Manifest) -> Manifest:
+  """One sandbox as a pod."""
+  return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def pod_spec(
+    cluster: Cluster,
+    bounds: Bounds,
+    paths: tuple[str, ...],
+    user: int,
+    server: Server,
+    arguments: list[str],
+) -> Manifest:
+  """What a pod or a SandboxTemplate runs; `paths` are what it can write."""
+  volumes, mounts = [], []
+  for number, path in enumerate(paths):
+    name = f"folder-{number}"
+    size = _REPORTS_SIZE if path == _REPORTS else bounds.disk
+    volumes.append(
+        {"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": str(size)}}
+    )
+    mounts.append({"name": name, "mountPath": path})
+    if path == "/tmp":  # else it would have a size of its own
+      mounts.append({"name": name, "mountPath": "/dev/shm"})
+  users = {"name": names(cluster)["metadata"]["name"], "defaultMode": 0o444}
+  volumes.append({"name": "users", "configMap": users})
+  for file in ("passwd", "group"):
+    path = f"/etc/{file}"
+    mounts.append(
+        {"name": "users", "mountPath": path, "subPath": file, "readOnly": True}
+    )
+  selector = dict(cluster.node_selector)
+  if not server.path:
+    volumes.append({
+        "name": "server", "configMap": {"name": server.name, "defaultMode": 0o555}
+    })  # fmt: skip
+    mounts.append({
+        "name": "server", "mountPath": _SERVER_FOLDER, "readOnly": True
+    })  # fmt: skip
+    machine = platform.machine()
+    selector["kubernetes.io/arch"] = _ARCHITECTURES.get(machine, machine)
+  resources = {
+      "cpu": cluster.cpu,
+      "memory": str(memory(bounds, len(paths))),
+      "ephemeral-storage": str(_LOGS),
+  }
+  spec: Manifest = {
+      "restartPolicy": "Never",
+      "activeDeadlineSeconds": math.ceil(bounds.lifetime_seconds),
+      "terminationGracePeriodSeconds": 0,
+      "automountServiceAccountToken": False,
+      "enableServiceLinks": False,
+      "hostname": "sandbox",
+      "dnsPolicy": "None",  # no name of the cluster is in resolv.conf
+      "dnsConfig": {"nameservers": ["127.0.0.1"]},
+      "nodeSelector": selector,
+      "securityContext": {
+          "runAsNonRoot": True,
+          "runAsUser": user,
+          "runAsGroup": user,
+          "seccompProfile": {"type": "RuntimeDefault"},
+      },
+      "containers": [{
+          "name": CONTAINER,
+          "image": cluster.image,
+          "imagePullPolicy": "IfNotPresent",
+          "command": [server.command, *arguments],
+          "workingDir": WORKSPACE,
+          "stdin": True,
+          "stdinOnce": True,  # the stream's end is the server's end
+          "securityContext": {
+              "allowPrivilegeEscalation": False,
+              "privileged": False,
+              "readOnlyRootFilesystem": True,
+              "capabilities": {"drop": ["ALL"]},
+          },
+          "resources": {"requests": resources, "limits": dict(resources)},
+          "volumeMounts": mounts,
+      }],
+      "volumes": volumes,
+  }
+  if cluster.runtime_class:
+    spec["runtimeClassName"] = cluster.runtime_class
+  if cluster.user_namespaces:
+    spec["hostUsers"] = False
+  return spec
+
+
+def memory(bounds: Bounds, paths: int) -> int:
+  """Bytes of the pod: its processes, all its tmpfs full, and room above both.
+
+  The server kills what passes `bounds.memory`; the kernel, which would kill
+  the server too, comes only after it.
+  """
+  return bounds.memory + paths * (bounds.disk + _INODE * bounds.inodes) + _SPARE
+
+
+def no_network() -> Manifest:
+  """Nothing in and nothing out, for every sandbox of the namespace."""
+  return {
+      "apiVersion": "networking.k8s.io/v1",
+      "kind": "NetworkPolicy",
+      "metadata": {"name": POLICY, "labels": {MARK: "true"}},
+      "spec": {
+          "podSelector": {"matchLabels": {MARK: "true"}},
+          "policyTypes": ["Ingress", "Egress"],
+      },
+  }
+
+
+def claim(cluster: Cluster, meta: Manifest, ends: str) -> Manifest:
+  """A claim on the warm pool that its controller ends at `ends`, RFC 3339.
+
+  It sets no environment: that would start a cold pod.
+  """
+  return {
+      "apiVersion": f"{CLAIMS[0]}/{CLAIMS[1]}",
+      "kind": "SandboxClaim",
+      "metadata": meta,
+      "spec": {
+          "warmPoolRef": {"name": cluster.warm_pool},
+          "lifecycle": {"shutdownTime": ends, "shutdownPolicy": "Delete"},
+          "additionalPodMetadata": {
+              "labels": {RUN: meta["labels"][RUN]},
+              "annotations": dict(meta["annotations"]),
+          },
+      },
+  }
+
+
+def warm_pool(name: str, replicas: int, spec: Manifest) -> list[Manifest]:
+  """The template and the pool that claims with `warm_pool=name` are served from.
+
+  Its controller's own network policy would allow the internet: ours stands alone.
+  """
+  group = f"{CLAIMS[0]}/{CLAIMS[1]}"
+  return [
+      {
+          "apiVersion": group,
+          "kind": "SandboxTemplate",
+          "metadata": {"name": name},
+          "spec": {
+              "networkPolicyManagement": "Unmanaged",
+              "service": False,
+              "podTemplate": {"metadata": {"labels": {MARK: "true"}}, "spec": spec},
+          },
+      },
+      {
+          "apiVersion": group,
+          "kind": "SandboxWarmPool",
+          "metadata": {"name": name},
+          "spec": {"replicas": replicas, "sandboxTemplateRef": {"name": name}},
+      },
+  ]
+
+
+def role() -> Manifest:
+  """What the controller may do in its namespace; nothing else is needed."""
+  own, extensions, networking = "", CLAIMS[0], "networking.k8s.io"
+  rules = [
+      (own, "pods", "create get list watch delete"),
+      # A websocket is authorised as get, and since Kubernetes 1.35 as create too.
+      (own, "pods/attach", "get create"),
+      (own, "configmaps", "create get"),
+      (networking, "networkpolicies", "create get"),
+      (extensions, "sandboxclaims", "create get list watch delete"),
+      (SANDBOXES[0], "sandboxes", "get"),
+  ]
+  return {
+      "apiVersion": "rbac.authorization.k8s.io/v1",
+      "kind": "Role",
+      "metadata": {"name": "clawgym-sandboxes"},
+      "rules": [
+          {"apiGroups": [group], "resources": [kind], "verbs": verbs.split()}
+          for group, kind, verbs in rules
+      ],
+  }
+
+
+def objections(made: Manifest, wanted: Manifest) -> list[str]:
+  """What keeps the pod `made` from being the sandbox that `wanted` describes."""
+  spec, found = made.get("spec", {}), []
+  if made["metadata"].get("deletionTimestamp"):
+    found.append("it is being deleted")
+  status = made.get("status", {})
+  if status.get("phase") != "Running":
+    found.append(f"it is {status.get('phase', 'unknown')}, not running")
+  if any(entry.get("restartCount") for entry in status.get("containerStatuses", ())):
+    found.append("it has been restarted")
+  if made["metadata"].get("labels", {}).get(MARK) != "true":
+    found.append(f"its label {MARK} is gone, so no network policy holds it")
+  for name in ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace"):
+    if spec.get(name):
+      found.append(f"{name} is on")
+  for kind in ("initContainers", "ephemeralContainers"):
+    if spec.get(kind):
+      found.append(f"it has {kind}")
+  if len(spec.get("containers", ())) != 1:
+    return [*found, f"it has {len(spec.get('containers', ()))} containers"]
+  there = _mounted(spec)
+  for path, volume in _mounted(wanted["spec"]).items():
+    if there.get(path) != volume:
+      found.append(f"{path} is {there.get(path, 'not mounted')}, not {volume}")
+  for path, volume in there.items():
+    if not volume.startswith(("tmpfs", "files of clawgym-sandbox-")):
+      found.append(f"{path} is {volume}")
+  asked, given = (
+      {a for a in s["containers"][0].get("command", ()) if not a.startswith(_OWN)}
+      for s in (wanted["spec"], spec)
+  )
+  found += [f"its server lacks {argument}" for argument in sorted(asked - given)]
+  return found + _differences(wanted["spec"], spec, "")
+
+
+def _mounted(spec: Manifest) -> dict[str, str]:
+  """Path -> what is mounted there, for comparing."""
+  volumes = {}
+  for volume in spec.get("volumes", ()):
+    empty = volume.get("emptyDir")
+    if empty is not None and empty.get("medium") == "Memory":
+      said = f"tmpfs of {_quantity(empty.get('sizeLimit'))} bytes"
+    elif "configMap" in volume:
+      said = f"files of {volume['configMap']['name']}"
+    else:
+      said = f"a volume of kind {', '.join(volume.keys() - {'name'})}"
+    volumes[volume["name"]] = said
+  mounts = spec["containers"][0].get("volumeMounts", ())
+  return {mount["mountPath"]: volumes.get(mount["name"], "nothing") for mount in mounts}
+
+
+def _differences(wanted: Any, made: Any, where: str) -> list[str]:
+  """Where `made` lacks or changes what `wanted` says.
+
+  Additions are left alone, but a list (of capabilities) must be the same.
+  """
+  if where.endswith((".volumes", ".volumeMounts", ".command")):
+    return []  # they are compared apart
+  if where == ".containers[0].image":  # a mirror of the same image is fine
+    return []
+  if re.search(r"\.resources\.\w+\.", where):  # a cluster may round up
+    return [] if _quantity(made) is not None else [f"{where.lstrip('.')} is missing"]
+  if isinstance(wanted, dict) and isinstance(made, dict):
+    return [
+        text
+        for name, value in wanted.items()
+        for text in _differences(value, made.get(name), f"{where}.{name}")
+    ]
+  if isinstance(wanted, list) and isinstance(made, list) and len(wanted) == len(made):
+    return [
+        text
+        for number, (one, other) in enumerate(zip(wanted, made, strict=True))
+        for text in _differences(one, other, f"{where}[{number}]")
+    ]
+  if wanted == made or _quantity(wanted) == _quantity(made) is not None:
+    return []
+  if wanted is False and made is None and where.endswith(".privileged"):
+    return []  # false is the default, which may be left out
+  return [f"{where.lstrip('.')} is {made!r}, not {wanted!r}"]
+
+
+_UNITS = {"": 1, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "Ki": 2**10, "Mi": 2**20}
+_UNITS |= {"Gi": 2**30, "Ti": 2**40, "T": 1e12}
+
+
+def _quantity(text: Any) -> float | None:
+  """The number of a Kubernetes quantity, which the API server may write anew."""
+  match = re.fullmatch(r"([0-9.]+)([A-Za-z]*)", text) if isinstance(text, str) else None
+  if match is None or match[2] not in _UNITS:
+    return None
+  return float(match[1]) * _UNITS[match[2]]
