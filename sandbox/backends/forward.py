@@ -36,7 +36,7 @@ class Forwarding:
     """Takes a frame about connection `number`; never waits."""
     if op is Op.OPENED:
       path = self._ports.get(frames.number(fields[0]))
-      self._connections[number] = _Connection(number, path, self._send)
+      self._connections[number] = _Connection(number, path, self._send, self._close)
       return
     connection = self._connections.get(number)
     if connection is None:
@@ -48,6 +48,11 @@ class Forwarding:
       connection.taken(frames.number(fields[0]))
     else:
       connection.arrived.put_nowait(fields[0] if op is Op.DATA else None)
+
+  def _close(self, number: int) -> None:
+    """Ends a connection whose other side is gone."""
+    if self._connections.pop(number, None) is not None:
+      self._send(frames.pack(number, Op.CLOSED))
 
   async def close(self) -> None:
     """Ends all connections."""
@@ -61,8 +66,14 @@ class Forwarding:
 class _Connection:
   """One connection; `arrived` holds bytes from inside, None at their end."""
 
-  def __init__(self, number: int, path: Path | None, send: Callable[[bytes], None]):
-    self._number, self._send = number, send
+  def __init__(
+      self,
+      number: int,
+      path: Path | None,
+      send: Callable[[bytes], None],
+      close: Callable[[int], None],
+  ):
+    self._number, self._send, self._close = number, send, close
     self._ahead = 0
     self._room = asyncio.Event()
     self._room.set()
@@ -84,7 +95,7 @@ class _Connection:
           both.create_task(self._out(writer))
           both.create_task(self._in(reader))
     except* OSError:  # the outside is gone: so is the connection
-      self._send(frames.pack(self._number, Op.CLOSED))
+      self._close(self._number)
 
   async def _out(self, writer: asyncio.StreamWriter) -> None:
     while (data := await self.arrived.get()) is not None:

@@ -500,6 +500,7 @@ static int begin(struct field text, int background, int pty, struct command **ma
   c->started = now();
   c->next = commands, commands = c;
   children = 1;
+  next_watch = c->started + set.watch;
   *made = c;
   return 0;
 failed:
@@ -958,6 +959,7 @@ static void take(const unsigned char *data, size_t size) {
 
 static void make_links(void) {
   for (size_t i = 0; i < un.links; i++) {
+    if (!stays(un.link[i].path, un.root)) { un.dropped++; continue; } /* by another */
     int error = make_folders(un.link[i].path);
     if (error == 0 && symlink(un.link[i].target, un.link[i].path)) error = errno;
     if (error && error != EEXIST && error != ENOTDIR) fail(error);
@@ -1023,11 +1025,17 @@ static struct connection *connected(uint32_t id) {
   return NULL;
 }
 
+static int accepted(int listener) {
+  int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (fd < 0 && errno != EAGAIN) usleep(1000); /* no descriptor: it will come again */
+  return fd;
+}
+
 static void greet(int listener) {
   struct connection *c = connections;
   while (c < connections + CONNECTIONS && c->fd >= 0) c++;
   if (c == connections + CONNECTIONS) return;
-  int fd = accept4(set.forwards[listener], NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  int fd = accepted(set.forwards[listener]);
   if (fd < 0) return;
   *c = (struct connection){.fd = fd, .number = ++last_connection};
   if ((c->buffer = pages(WINDOW)) == NULL) { close_connection(c, 0); return; }
@@ -1107,7 +1115,7 @@ static void welcome(void) {
   struct client *c = clients;
   while (c < clients + CLIENTS && c->fd >= 0) c++;
   if (c == clients + CLIENTS) return;
-  int fd = accept4(set.reports, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  int fd = accepted(set.reports);
   if (fd < 0) return;
   *c = (struct client){.fd = fd, .deadline = now() + 10, .line = pages(REPORT_BYTES)};
   if (c->line == NULL) dismiss(c, "error: no memory\n");
@@ -1195,8 +1203,10 @@ static void receive(void) {
     memcpy(&length, incoming + at + 8, 8);
     length = be64toh(length);
     if (length > MAX_BODY) {
+      uint32_t id;
+      memcpy(&id, incoming + at, 4);
       why = "a request beyond its bound";
-      refuse(ntohl(*(uint32_t *)(void *)(incoming + at)), READY, EMSGSIZE);
+      refuse(ntohl(id), READY, EMSGSIZE);
       skipping = length, at += HEADER;
       continue;
     }
@@ -1369,11 +1379,11 @@ static void refuse_calls(void) {
   filter[at++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
                                               offsetof(struct seccomp_data, arch));
   filter[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, arch, 0,
-                                              (unsigned char)(count + 2));
+                                              (unsigned char)(count + 3));
   filter[at++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
                                               offsetof(struct seccomp_data, nr));
   filter[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000,
-                                              (unsigned char)count, 0);
+                                              (unsigned char)(count + 1), 0);
   for (int i = 0; i < count; i++)
     filter[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, always[i],
                                                 (unsigned char)(count - i), 0);
@@ -1525,6 +1535,7 @@ int main(int argc, char **argv) {
   int lower = 0;
   for (int i = 1; i < 32; i++) signal(i, SIG_DFL);
   if (argc > 2 && !strcmp(argv[1], "--launch")) launch(argc, argv);
+  close_range(3, ~0U, 0);
   signal(SIGPIPE, SIG_IGN);
   umask(022);
   read_arguments(argc, argv, &lower);
