@@ -4,8 +4,8 @@ A job goes where its maker is: into a coroutine, a process, another host. A
 maker that can't see the task's directory, or sees another task there, raises
 `TaskUnseen`; it gets the job again with the directory's files, which it
 unpacks into a folder of its own and removes with the attempt. Such a folder
-has the label of its process for a name, so that `sweep` finds those of the
-dead.
+has the label of its process for a name, so that `sandbox.reap` finds those of
+the dead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.task import Task, load_task
 from clawgym_jax.contracts.trajectory import unscored
-from sandbox.backends.labels import Label, label
+from sandbox.backends.labels import label
 from sandbox.fleet.attempt import AttemptResult, safe_attempt
 from sandbox.harnesses import load
 
@@ -88,17 +88,6 @@ async def make(job: Job) -> AttemptResult:
       )
   except (OSError, UserError) as error:  # no room to unpack, no such harness
     return AttemptResult(unscored(f"internal_error: {type(error).__name__}: {error}"))
-
-
-def sweep() -> int:
-  """Removes the folders of makers that are dead; how many there were."""
-  removed = 0
-  for folder in Path(tempfile.gettempdir()).iterdir():
-    mark = Label.parse(folder.name)
-    if mark is not None and mark.orphaned():
-      shutil.rmtree(folder, ignore_errors=True)
-      removed += 1
-  return removed
 
 
 @contextlib.contextmanager

@@ -23,10 +23,11 @@ from clawgym_jax.contracts.trajectory import scored
 from clawgym_jax.pool import Pool
 from sandbox.backends.labels import label, labelled
 from sandbox.fleet import AttemptResult, RunSettings, driver, roll_out, run_attempts
-from sandbox.fleet.executor import InProcess, Processes, worker
+from sandbox.fleet.executor import InProcess, Processes, WorkerLost, local, worker
 from sandbox.fleet.figures import Figures
-from sandbox.fleet.job import job_of, make, packed, sweep
+from sandbox.fleet.job import job_of, make, packed
 from sandbox.harnesses import load
+from sandbox.reap import reap
 from tests.sandbox.scripted_api import call, reply, serve
 from tests.sandbox.small_task import make_task
 from tests.sandbox.test_rollout import slow_tasks, trajectories, wait_for
@@ -344,6 +345,26 @@ def test_what_can_not_be_sent_or_is_gone_is_unscored_with_its_cause(tmp_path):
   assert pool.dropped("eval") == {unsent.outcome.cause: 3}
 
 
+@pytest.mark.slow
+def test_a_worker_that_says_nothing_is_replaced(tmp_path, monkeypatch):
+  monkeypatch.setattr(local, "_SILENT_SECONDS", 4.0)
+  slow, quick = slow_tasks(tmp_path / "tasks", 1, 50), make_task(tmp_path / "quick")
+  hung = job_of(slow / "t0", "oracle")
+
+  async def whole():
+    async with Processes(1) as executor:
+      waiting = asyncio.create_task(executor.run(hung))
+      while not (pid := worker_with(os.getpid(), "sleep 50")):
+        await asyncio.sleep(0.05)
+      os.kill(pid, signal.SIGSTOP)
+      with pytest.raises(WorkerLost, match="said nothing for 12 s"):
+        await waiting
+      assert pid not in workers_of(os.getpid())
+      return await executor.run(job_of(quick.root, "oracle"))
+
+  assert asyncio.run(asyncio.wait_for(whole(), 90)).outcome.score == 1.0
+
+
 def test_a_result_that_can_not_be_sent_is_unscored(tmp_path, monkeypatch):
   job = job_of(make_task(tmp_path / "t").root, "oracle")
 
@@ -382,7 +403,7 @@ def test_a_task_travels_where_it_can_not_be_seen(tmp_path, monkeypatch):
   dead.wait()
   for folder in (name, label("run", 60), "other"):
     (tmp_path / "there" / folder / "workspace").mkdir(parents=True)
-  assert sweep() == 1
+  assert reap()["directories"] == 1
   assert not (tmp_path / "there" / name).exists()
   assert len(list((tmp_path / "there").iterdir())) == 2
 

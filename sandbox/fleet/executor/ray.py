@@ -28,7 +28,7 @@ from clawgym_jax.contracts.errors import UserError
 from sandbox.backends import check_backend
 from sandbox.fleet.attempt import AttemptResult
 from sandbox.fleet.executor.base import Executor, WorkerLost, unseen, unsent
-from sandbox.fleet.job import Job, TaskUnseen, make, packed, sweep
+from sandbox.fleet.job import Job, TaskUnseen, make, packed
 from sandbox.reap import reap
 
 LOOK_SECONDS = 2.0  # between two looks at the cluster
@@ -76,11 +76,10 @@ class Attempts:
   async def check(self, backend: str) -> str | None:
     """Why this node can't be used, or None; removes what dead runs left."""
     try:
-      check_backend(backend)
+      await asyncio.to_thread(check_backend, backend)
     except UserError as error:
       return str(error)
-    reap()
-    sweep()
+    await asyncio.to_thread(reap)
     return None
 
   async def lives(self) -> None:
