@@ -137,7 +137,7 @@ class BubblewrapSandbox(ServedSandbox):
       return ""
     return os.pread(self._said, 4096, 0).decode(errors="replace").strip()
 
-  def _memory_ran_out(self) -> bool:
+  async def _memory_ran_out(self) -> bool:
     return self._cgroup is not None and self._cgroup.memory_ran_out()
 
   @property

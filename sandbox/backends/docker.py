@@ -48,6 +48,7 @@ _SERVER = "/sandbox-server"
 _CHECK_SECONDS = 10.0
 _CALL_SECONDS = 60.0  # of the daemon's silence; then a call's thread is free again
 _RETRY_SECONDS = 0.05
+_EVENT_SECONDS = 0.1  # until the daemon has heard of what the kernel did
 _EXPIRED_SECONDS = 120.0  # a life begins after the boot, the label's before it
 _FREE_DISK = 512 << 20
 _SERVER_MEMORY = 32 << 20  # what the server and the kernel take for themselves
@@ -147,6 +148,7 @@ class DockerSandbox(ServedSandbox):
     self._created: Future | None = None
     self._stream: asyncio.StreamWriter | None = None
     self._demultiplexed: _Demultiplexed | None = None
+    self._asked = time.time()
 
   @property
   def name(self) -> str:
@@ -196,6 +198,16 @@ class DockerSandbox(ServedSandbox):
 
   async def _last_words(self) -> str:
     return self._demultiplexed.errors.decode(errors="replace").strip()
+
+  async def _memory_ran_out(self) -> bool:
+    since, self._asked = self._asked, time.time()
+    with contextlib.suppress(TimeoutError, *_ERRORS):
+      async with asyncio.timeout(self._bounds.grace_seconds):
+        for wait in (0.0, _EVENT_SECONDS):
+          await asyncio.sleep(wait)
+          if await _call(_memory_kills, self._daemon.client, self._name, since):
+            return True
+    return False
 
   def _config(self, volumes: tuple[str, ...]) -> dict[str, Any]:
     """The body of docker's request for a container."""
@@ -420,6 +432,15 @@ def _daemon(host: str) -> _Daemon:
     ) from None
   client.timeout = _CALL_SECONDS
   return _Daemon(client, socket, info)
+
+
+def _memory_kills(client: docker.APIClient, container: str, since: float) -> int:
+  """How often the kernel has killed for a container's memory since a time."""
+  found = client.events(
+      since=f"{since:.9f}", until=f"{time.time():.9f}", decode=True,
+      filters={"type": "container", "container": container, "event": "oom"},
+  )  # fmt: skip
+  return sum(1 for _ in found)
 
 
 @cache

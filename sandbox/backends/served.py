@@ -13,6 +13,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import codecs
+import errno
 import itertools
 import os
 import struct
@@ -138,6 +139,8 @@ class ServedSandbox(base.Sandbox):
     self._parts: dict[int, list[bytes]] = {}
     self._restoring = asyncio.Lock()  # the server takes one snapshot at a time
     self._lost: str | None = None
+    self._out_of_memory = False  # at this moment
+    self._broken = False  # lost by the doing of what is inside
     self._answered = False  # the server is up
     self._writer: Writer | None = None
     self._reading: asyncio.Task | None = None
@@ -156,7 +159,7 @@ class ServedSandbox(base.Sandbox):
     """What the sandbox said when it ended, for the message; empty if nothing."""
     return ""
 
-  def _memory_ran_out(self) -> bool:
+  async def _memory_ran_out(self) -> bool:
     """Whether the kernel killed something for the sandbox's memory since asked."""
     return False
 
@@ -193,9 +196,10 @@ class ServedSandbox(base.Sandbox):
     )  # fmt: skip
     left_out, written, exit_code, why, micro = map(frames.number, answer[2:])
     timed_out, out_of_memory = bool(why & 1), bool(why & 2)
-    if exit_code == 137 and not why and self._memory_ran_out():
-      out_of_memory = True
+    if exit_code == 137 and not why and await self._memory_ran_out():
+      out_of_memory = self._out_of_memory = True
       await self.quiet()  # as the server does when it comes first
+      self._out_of_memory = False
     return ExecResult(
         output=_text(answer[0], answer[1], left_out),
         exit_code=exit_code,
@@ -294,6 +298,9 @@ class ServedSandbox(base.Sandbox):
       cause = f"the sandbox's channel broke: {error}"
     except (ValueError, struct.error) as error:
       cause = f"the sandbox's server said what it never says: {error}"
+    if self._lost is None and (self._out_of_memory or await self._memory_ran_out()):
+      # The kernel may kill the server for what belongs to no process, as full pipes.
+      self._broken, cause = True, "everything in the sandbox was killed: out of memory"
     self._fail(cause)
 
   def _take(self, request: int, op: Op, flags: int, fields: list[bytes]) -> None:
@@ -334,9 +341,15 @@ class ServedSandbox(base.Sandbox):
     self._lost = self._lost or cause
     for future in self._waiting.values():
       if not future.done():
-        future.set_exception(SandboxLost(self._lost))
+        future.set_exception(self._gone())
         future.exception()  # a caller that gave up leaves nobody to fetch it
     self._waiting.clear()
+
+  def _gone(self) -> SandboxError | SandboxLost:
+    """Why nothing is answered any more."""
+    if self._broken:
+      return SandboxError(self._lost, errno.ENOMEM)
+    return SandboxLost(self._lost)
 
   async def _restore(self, snapshot: bytes, root: str, seconds: float) -> None:
     data, name = memoryview(snapshot), _encode(root)
@@ -364,7 +377,7 @@ class ServedSandbox(base.Sandbox):
     if self._writer is None:
       raise SandboxLost("the sandbox was not started")
     if self._lost:
-      raise SandboxLost(self._lost)
+      raise self._gone()
     request = next(self._ids)
     future = asyncio.get_running_loop().create_future()
     self._waiting[request] = future
@@ -379,8 +392,9 @@ class ServedSandbox(base.Sandbox):
       self._fail(f"the sandbox did not answer {op.name.lower()!r} in time")
       raise SandboxLost(self._lost) from None
     except OSError as error:
+      await asyncio.wait([self._reading], timeout=self._bounds.grace_seconds)
       self._fail(f"the sandbox's channel broke: {error}")
-      raise SandboxLost(self._lost) from None
+      raise self._gone() from None
     finally:
       self._waiting.pop(request, None)
 

@@ -11,6 +11,7 @@ import errno
 import os
 import signal
 import socket
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -240,6 +241,44 @@ def test_a_memory_hog_is_contained(run):
     assert await sandbox.processes() == []
 
   run(body, bounds=Bounds(memory=256 << 20))
+
+
+def test_killing_the_server_for_memory_is_no_loss_of_the_platform(run, tmp_path, backend):
+  """P47: full sockets are no process's memory, and this program is smaller than the
+  server: the kernel kills that one first."""
+  if backend == "kubernetes":
+    pytest.skip("the stand-in has no kubelet that counts memory")
+  source = tmp_path / "hog.c"
+  source.write_text(
+      "#include <fcntl.h>\n#include <sys/socket.h>\n#include <unistd.h>\n"
+      "static char data[32768];\n"
+      "int main(void) {\n"
+      "  for (int i = 0; i < 30 && fork() != 0; i++);\n"
+      "  for (int p[2]; socketpair(AF_UNIX, SOCK_STREAM, 0, p) == 0;)\n"
+      "    for (int i = 0; i < 2; i++) {\n"
+      "      fcntl(p[i], F_SETFL, O_NONBLOCK);\n"
+      "      while (write(p[i], data, sizeof data) > 0);\n"
+      "    }\n"
+      "  pause();\n"
+      "}\n"
+  )
+  subprocess.run(["cc", "-O2", "-static", "-s", "-o", tmp_path / "hog", source], check=True)
+
+  async def body(sandbox):
+    if not sandbox.limits["memory"].startswith("cgroup"):
+      pytest.skip("no cgroup counts the kernel's memory here")
+    await sandbox.exec("chmod +x hog", 5)
+    for _ in range(3):
+      try:
+        await sandbox.exec("./hog & sleep 5", 20)  # all of it may also be contained
+      except SandboxError as error:
+        assert error.code == errno.ENOMEM
+        with pytest.raises(SandboxError, match="out of memory"):
+          await sandbox.snapshot()
+        break
+
+  bounds = Bounds(memory=48 << 20, disk=2 << 20, inodes=200)
+  run(body, {"hog": (tmp_path / "hog").read_bytes()}, bounds=bounds)
 
 
 def test_a_snapshot_holds_what_the_agent_shut_and_no_host_file(run):
