@@ -29,7 +29,7 @@ from clawgym_jax.contracts.task import Task
 from clawgym_jax.contracts.trajectory import Outcome, scored, truncated, unscored
 from sandbox import services
 from sandbox.backends import Bounds, SandboxError, SandboxLost, open_sandbox
-from sandbox.backends.base import Sandbox, pack
+from sandbox.backends.base import Sandbox
 from sandbox.harnesses import Harness, HarnessContext, HarnessResult, load
 from sandbox.harnesses.claw import MODEL_SECONDS
 from sandbox.verify import verify
@@ -107,21 +107,19 @@ async def attempt_task(
     return AttemptResult(unscored(refusal))
   turns = task.limits.turns if turns is None else turns
   clocks = Clocks.of(task, turns)
-  staged = services.files(task)
   sandbox = open_sandbox(
       backend,
       bounds=Bounds(boot_seconds=clocks.boot, lifetime_seconds=clocks.lifetime),
       run_id=run_id,
       now=task.now,
-      folders=(services.FOLDER,) if staged else (),
+      folders=services.folders(task),
   )
   started = time.monotonic()
   seconds: dict[str, float] = {}
   try:
     async with sandbox:
       await sandbox.start(task.workspace)
-      if staged:
-        await sandbox.restore(pack(staged), services.FOLDER)
+      await services.stage(task, sandbox)
       booted = time.monotonic()
       seconds["boot"] = booted - started
       context = HarnessContext(

@@ -18,9 +18,12 @@ from typing import Any
 
 from clawgym_jax.contracts.services import SERVICES
 from clawgym_jax.contracts.task import Task
-from sandbox.backends.base import Files, gather
+from sandbox.backends.base import Files, Sandbox, gather, pack
 
-__all__ = ["BIN", "FOLDER", "PROGRAMS", "duplicates", "files", "guide", "required"]
+__all__ = [
+    "BIN", "FOLDER", "PROGRAMS", "duplicates", "files", "folders", "guide", "required",
+    "stage",
+]  # fmt: skip
 
 FOLDER = "/services"
 BIN = f"{FOLDER}/bin"
@@ -49,6 +52,18 @@ def files(task: Task) -> Files:
   for name in (*programs, *_SHARED):
     staged[f"bin/{name}"] = _program(name)
   return staged
+
+
+def folders(task: Task) -> tuple[str, ...]:
+  """The writable folders that a sandbox for `task` needs beside the workspace."""
+  return (FOLDER,) if required(task) else ()
+
+
+async def stage(task: Task, sandbox: Sandbox) -> None:
+  """Puts the services of `task` in place, in a sandbox with its `folders`."""
+  staged = files(task)
+  if staged:
+    await sandbox.restore(pack(staged), FOLDER)
 
 
 def guide(task: Task) -> str:

@@ -270,7 +270,7 @@ COMPACT: dict[str, Schema] = {
         _tool("exec", "Run a shell command", {"command": _TEXT}, ["command"]),
         _tool(
             "process",
-            "Look after background commands",
+            "Look after commands that exec left running (background: true)",
             {
                 "action": _choice(*_ACTIONS),
                 "sessionId": _TEXT,

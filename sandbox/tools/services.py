@@ -15,7 +15,7 @@ from typing import Any
 
 from clawgym_jax.contracts import json_text
 from sandbox import services
-from sandbox.tools.call import Call, integer
+from sandbox.tools.call import Call
 from sandbox.tools.results import BadCall
 
 SECONDS = 20.0
@@ -26,53 +26,76 @@ _NOT_FOUND = 127
 
 
 async def message(call: Call, args: dict[str, Any]) -> str:
+  argv = command("message", args)
+  if args.get("buffer"):
+    argv.append(f"--attach={await _attached(call, args)}")
+  return await _run(call, argv)
+
+
+async def cron(call: Call, args: dict[str, Any]) -> str:
+  return await _run(call, command("cron", args))
+
+
+async def web_search(call: Call, args: dict[str, Any]) -> str:
+  return await _run(call, command("web_search", args))
+
+
+async def web_fetch(call: Call, args: dict[str, Any]) -> str:
+  return await _run(call, command("web_fetch", args))
+
+
+def command(name: str, args: dict[str, Any]) -> list[str]:
+  """The program, and the arguments, that do what a call of tool `name` asks.
+
+  All but a `buffer`, which must become a file first.
+  """
+  return _COMMANDS[name](args)
+
+
+def _message(args: dict[str, Any]) -> list[str]:
   """`outbox send`, to one target or to several."""
   if args["action"] == "broadcast":
-    targets = args.get("targets") or []
+    field, targets = "targets (array)", args.get("targets")
   else:
-    targets = [args["target"]] if args.get("target") else []
+    field, targets = "target (string)", [args["target"]] if args.get("target") else None
   if not targets:
-    field = "targets (array)" if args["action"] == "broadcast" else "target (string)"
     raise BadCall(f"message {args['action']} needs {field}")
-  argv = ["send", *(f"--to={target}" for target in targets)]
+  argv = ["outbox", "send", *(f"--to={target}" for target in targets)]
   texts = {
       "channel": "channel", "subject": "subject", "message": "body",
       "replyTo": "reply-to", "threadId": "thread", "media": "attach",
   }  # fmt: skip
   argv += [f"--{flag}={args[key]}" for key, flag in texts.items() if args.get(key)]
-  if args.get("buffer"):
-    argv.append(f"--attach={await _attached(call, args)}")
-  if args.get("silent"):
-    argv.append("--silent")
-  if args.get("dryRun"):
-    argv.append("--dry-run")
-  return await _run(call, "outbox", argv)
+  flags = {"silent": "--silent", "dryRun": "--dry-run"}
+  return argv + [flag for key, flag in flags.items() if args.get(key)]
 
 
-async def cron(call: Call, args: dict[str, Any]) -> str:
+def _cron(args: dict[str, Any]) -> list[str]:
   """The subcommand of `cron` that the action names."""
-  return await _run(call, "cron", [args["action"], *_CRON[args["action"]](args)])
+  return ["cron", args["action"], *_CRON[args["action"]](args)]
 
 
-async def web_search(call: Call, args: dict[str, Any]) -> str:
-  count = integer(args, "count", 5)
-  return await _run(call, "websearch", [f"--count={count}", "--", args["query"]])
+def _web_search(args: dict[str, Any]) -> list[str]:
+  count = args.get("count")
+  counted = [] if count is None else [f"--count={int(count)}"]
+  return ["websearch", *counted, "--", args["query"]]
 
 
-async def web_fetch(call: Call, args: dict[str, Any]) -> str:
-  argv = [f"--mode={args.get('extractMode') or 'markdown'}"]
+def _web_fetch(args: dict[str, Any]) -> list[str]:
+  argv = ["webfetch"]
+  if args.get("extractMode"):
+    argv.append(f"--mode={args['extractMode']}")
   if args.get("maxChars") is not None:
     argv.append(f"--max-chars={int(args['maxChars'])}")
-  return await _run(call, "webfetch", [*argv, "--", args["url"]])
+  return [*argv, "--", args["url"]]
 
 
-async def _run(call: Call, program: str, argv: list[str]) -> str:
-  line = shlex.join([f"{services.BIN}/{program}", *argv]).replace("\0", "")
+async def _run(call: Call, argv: list[str]) -> str:
+  line = shlex.join([f"{services.BIN}/{argv[0]}", *argv[1:]]).replace("\0", "")
   raw = line.encode(errors="replace")  # half of a surrogate pair is no argument
   if len(raw) > COMMAND_BYTES:
     raise BadCall(f"too long: {len(raw)} bytes, of at most {COMMAND_BYTES}")
-  command = raw.decode()
-  result = await call.sandbox.exec(command, min(SECONDS, call.seconds))
+  result = await call.sandbox.exec(raw.decode(), min(SECONDS, call.seconds))
   said = result.output.rstrip("\n")
   if result.exit_code == _NOT_FOUND:
     raise BadCall("this task has no such service")
@@ -122,4 +145,10 @@ _CRON: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "run": lambda args: [f"--mode={args.get('runMode') or 'force'}", "--", _job(args)],
     "runs": lambda args: ["--", _job(args)],
     "wake": _wake,
+}
+_COMMANDS: dict[str, Callable[[dict[str, Any]], list[str]]] = {
+    "message": _message,
+    "cron": _cron,
+    "web_search": _web_search,
+    "web_fetch": _web_fetch,
 }

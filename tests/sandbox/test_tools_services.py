@@ -8,12 +8,16 @@ import json
 
 import pytest
 
+from clawgym_jax.contracts.task import SolutionCall
+from data_gen.audit import judge
 from sandbox import harnesses, services, tools
 from sandbox.backends import open_sandbox
 from sandbox.backends.base import pack
-from sandbox.fleet import attempt_task
+from sandbox.fleet import attempt_task, grade_with
+from sandbox.gateway.errors import CallError
+from sandbox.teacher import translate
 from tests.sandbox.scripted_api import call, reply, serve
-from tests.sandbox.service_task import BODY, BY_SHELL, BY_TOOLS, URL, make_task
+from tests.sandbox.service_task import BODY, BY_SHELL, BY_TOOLS, CHECK, URL, make_task
 
 OFFERED = tools.offered(("web", "calendar", "outbox", "cron"))
 JOB = {
@@ -59,6 +63,27 @@ def test_a_task_solved_through_services(tmp_path, calls):
   assert all(r["seconds"] >= 0 for r in result.reports)
   null = asyncio.run(attempt_task(task, harnesses.load("null")))
   assert null.outcome.score == 0.0 and null.reports == []
+
+
+@pytest.mark.parametrize("shell", ["exec", "bash"])
+def test_the_teacher_calls_the_programs_where_there_is_but_a_shell(tmp_path, shell):
+  commands = [
+      args["command"] for c in BY_TOOLS for _, args in translate(c, {shell: {}})
+  ]
+  assert commands[0] == "websearch -- 'library opening hours'"
+  assert commands[3] == f"outbox send --to=ada@example.com --channel=email '--body={BODY}'"
+  calls = [SolutionCall("exec", {"command": command}) for command in commands]
+  task = make_task(tmp_path / "t", calls)
+  assert asyncio.run(grade_with(task, "oracle")).score == 1.0
+  job = SolutionCall("cron", {"action": "wake", "text": "-x"})
+  assert translate(job, {"exec": {}}) == [
+      ("exec", {"command": "cron wake --mode=now -- -x"})
+  ]
+  with pytest.raises(CallError, match="buffer"):
+    translate(
+        SolutionCall("message", {"action": "send", "target": "a", "buffer": "aGk="}),
+        {"bash": {}},
+    )
 
 
 @pytest.mark.parametrize("calls", [BY_TOOLS, BY_SHELL], ids=["tools", "shell"])
@@ -207,3 +232,18 @@ def test_a_report_is_what_counts_not_what_the_agent_left(tmp_path):
   task = make_task(tmp_path / "t")
   result, _ = attempt(task, reply("", call("exec", command=forged)), reply("Sent."))
   assert result.outcome.score == 0.0 and result.reports == []
+
+
+@pytest.mark.parametrize(
+    "calls, check, cause",
+    [
+        (BY_TOOLS, CHECK, None),
+        (BY_SHELL, CHECK, None),
+        (BY_TOOLS[:3], CHECK, "oracle scores 0.333"),
+        (BY_TOOLS, "def grade(w, f, t, services): return {'a': float(len(services) > 0)}",
+         "a spoiled result still scores 1"),
+    ],
+)  # fmt: skip
+def test_the_audit_judges_side_effects(tmp_path, calls, check, cause):
+  causes = asyncio.run(judge(make_task(tmp_path / "t", calls, check)))
+  assert causes == [] if cause is None else causes[0].startswith(cause), causes
