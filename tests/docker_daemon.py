@@ -140,10 +140,11 @@ def _stop(daemon: Daemon) -> None:
     place = line.split(" ")[1]
     if place.startswith(f"{daemon.folder}/"):
       subprocess.run(["umount", "--lazy", place], check=False)
-  for cgroup in Path("/sys/fs/cgroup").glob(f"**/{daemon.name}"):
-    for path, _, _ in os.walk(cgroup, topdown=False):
-      with contextlib.suppress(OSError):
-        os.rmdir(path)
+  for pattern in (daemon.name, f"*/{daemon.name}"):  # cgroup v2, v1
+    for cgroup in Path("/sys/fs/cgroup").glob(pattern):
+      for path, _, _ in os.walk(cgroup, topdown=False):
+        with contextlib.suppress(OSError):
+          os.rmdir(path)
   shutil.rmtree(daemon.folder)
 
 

@@ -128,14 +128,15 @@ def test_volumes_of_an_image_are_bounded_and_go(docker_host, tmp_path):
   client.remove_image("volumes:1")
 
 
-def test_kill_9_of_the_controller_leaves_nothing(docker_host):  # P30, P36
-  def start(run_id, count):
-    return subprocess.Popen(
-        [sys.executable, "-c", _CONTROLLER, run_id, str(count)],
-        cwd=ROOT, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+def _controller(run_id, count):
+  return subprocess.Popen(
+      [sys.executable, "-c", _CONTROLLER, run_id, str(count)],
+      cwd=ROOT, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT)},
+  )  # fmt: skip
 
-  with start("dies", 3) as dies, start("lives", 1) as lives:
+
+def test_kill_9_of_the_controller_leaves_nothing(docker_host):  # P30, P36
+  with _controller("dies", 3) as dies, _controller("lives", 1) as lives:
     try:
       assert dies.stdout.readline() == b"3\n" and lives.stdout.readline() == b"1\n"
       assert len(docker_host.containers()) == 4
@@ -147,6 +148,23 @@ def test_kill_9_of_the_controller_leaves_nothing(docker_host):  # P30, P36
       dies.kill()
       lives.kill()
   _until(lambda: not docker_host.containers())
+
+
+@pytest.mark.parametrize("moment", [0.1, 0.5])
+def test_kill_9_while_sandboxes_start(docker_host, moment):
+  """A container that was made and never started ends by nobody's stdin."""
+  with _controller("dies", 4) as dies:
+    _until(docker_host.containers)
+    time.sleep(moment)
+    dies.kill()
+
+  def reaped():
+    docker.reap_containers()
+    return not docker_host.containers()
+
+  _until(reaped)
+  time.sleep(0.3)  # for what the daemon was still asked to make
+  _until(reaped)
 
 
 def test_reaping_removes_what_is_over_and_nothing_else(docker_host, monkeypatch):
