@@ -314,7 +314,7 @@ class KubernetesApi:
     uid = self.claim_uid or item["metadata"]["uid"]
     pod["metadata"]["labels"][CLAIM_UID] = uid
     more = item["spec"]["additionalPodMetadata"]
-    pod["metadata"]["labels"] |= more["labels"]
+    assert "labels" not in more, "of domains that the controller was not told of"
     pod["metadata"].setdefault("annotations", {}).update(more["annotations"])
     self.changed("pods", bound)
     self.add(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import shutil
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+import kubernetes.aio  # its second must not be one of a sandbox's start
 import kubernetes_validate
 import pytest
 
@@ -19,6 +21,7 @@ from clawgym_jax.contracts.errors import UserError
 from sandbox.backends import Bounds, SandboxLost
 from sandbox.backends.kubernetes import Cluster, KubernetesSandbox, check, reap_pods
 from sandbox.backends.kubernetes import manifests, sandbox as backend
+from tests import docs
 from tests.conftest import ROOT
 
 BOUNDS = Bounds(boot_seconds=10.0, grace_seconds=3.0, lifetime_seconds=60.0)
@@ -412,15 +415,14 @@ def test_p35_the_bound_holds_when_starts_fail(api):
   run(echo)
 
 
-def pool(**options):
+def pool():
   return Cluster(
-      warm_pool="pool", node_pids_limit=256, boot_seconds=1.5, probe_network=False,
-      **options,
-  )  # fmt: skip
+      warm_pool="pool", node_pids_limit=256, boot_seconds=2.0, probe_network=False
+  )
 
 
 def pool_spec(api, folders=()):
-  server = backend._server(pool())
+  server = backend.server_of(pool())
   api.put("configmaps", server.config_map())
   api.put("configmaps", manifests.names(pool()))
   bounds = Bounds(lifetime_seconds=3600.0)
@@ -437,15 +439,18 @@ def test_a_claim_is_served_by_a_warm_pod(api):
     assert (await sandbox.exec("cat in; echo $CLAWGYM_NOW", 5)).output == "1then\n"
     async with await sandbox.fork() as other:
       await echo(other)
-    with pytest.raises(SandboxLost, match="SandboxNotReady"):  # the pool is empty
-      await sandbox.fork()
-    assert len(api.objects["sandboxclaims"]) == 1
 
-  bounds = Bounds(boot_seconds=1.5)
-  settings = dict(bounds=bounds, folders=("/checks",), now="then")
-  run(body, {"in": b"1"}, cluster=pool(), **settings)
+  settings = dict(cluster=pool(), folders=("/checks",), now="then")
+  run(body, {"in": b"1"}, **settings)
   assert not api.objects["sandboxclaims"] and not api.objects["pods"]
   assert not any(m == "POST" and path.endswith("/pods") for m, path in api.calls)
+
+
+def test_an_empty_pool_is_waited_for_within_the_bound(api):
+  api.make_pool("pool", pool_spec(api), 0)
+  with pytest.raises(SandboxLost, match="did not run within 2 s: claim.*NotReady"):
+    run(nothing, cluster=pool(), bounds=Bounds(boot_seconds=2.0))
+  assert not api.objects["sandboxclaims"]
 
 
 def test_p35_a_drained_claim_is_not_ready_whatever_it_says(api):
@@ -522,8 +527,38 @@ def test_a_widened_policy_is_refused(api):
 
 
 def test_another_program_in_our_place_is_refused(api):
-  other = backend._server(QUICK).config_map()
+  other = backend.server_of(QUICK).config_map()
   other["binaryData"] = {"server": "aGFjaw=="}
   api.put("configmaps", other)
   with pytest.raises(UserError, match="ConfigMap .* holds something else"):
     run(nothing)
+
+
+# The guide.
+
+
+@pytest.mark.slow
+def test_the_guide_s_commands(api, tmp_path):
+  once, running, pools = docs.blocks("kubernetes.md")
+  docs.run_block(once, tmp_path)
+  docs.run_block(running, tmp_path)
+  summary = json.loads((tmp_path / "runs/oracle/summary.json").read_text())
+  assert summary["mean_reward"] == 1.0
+  made = [path for method, path in api.calls if method == "POST"]
+  assert sum(path.endswith("/pods") for path in made) == 2, "one to act, one to judge"
+  docs.run_block(pools, tmp_path)
+  names = {}
+  for file in ("sandboxes.json", "pool.json"):
+    for item in json.loads((tmp_path / file).read_text())["items"]:
+      names[item["kind"]] = item
+      if "agents.x-k8s.io" not in item["apiVersion"]:
+        kubernetes_validate.validate(item, VERSIONS[-1], strict=True)
+  assert names["SandboxWarmPool"]["spec"]["replicas"] == 8
+  template = names["SandboxTemplate"]["spec"]
+  assert template["networkPolicyManagement"] == "Unmanaged"
+  mounts = template["podTemplate"]["spec"]["containers"][0]["volumeMounts"]
+  assert "/checks" in {mount["mountPath"] for mount in mounts}
+  # What pods of today's code need is what the administrator was given.
+  policy, server = names["NetworkPolicy"], backend.server_of(QUICK).config_map()
+  assert policy["spec"] == manifests.no_network()["spec"]
+  assert names["ConfigMap"]["metadata"]["name"] == server["metadata"]["name"]

@@ -24,7 +24,7 @@ Manifest = dict[str, Any]
 
 CONTAINER = "sandbox"
 MARK = "clawgym-jax/sandbox"  # label of every pod of ours
-RUN = "clawgym-jax/run"  # label
+RUN = "clawgym-jax/run"  # label; of a claim's pod an annotation
 CONTROLLER = "clawgym-jax/controller"  # annotation
 EXPIRES = "clawgym-jax/expires"  # annotation, unix seconds
 POLICY = "clawgym-sandboxes-no-network"
@@ -42,6 +42,7 @@ _REPORTS_SIZE = 1 << 20
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 # Arguments of the server that are one sandbox's, not a pool's.
 _OWN = ("--lifetime=", "--env=CLAWGYM_NOW=", "--label=")
+_MODES = ("enforce", "audit", "warn")
 _MAX_STAGED = 1 << 20  # of a ConfigMap
 _INODE = 1 << 10  # bytes of kernel memory, about, of a file in tmpfs
 _SPARE = 64 << 20  # the server's own, and what comes between two looks at memory
@@ -318,8 +319,10 @@ def no_network() -> Manifest:
 def claim(cluster: Cluster, meta: Manifest, ends: str) -> Manifest:
   """A claim on the warm pool that its controller ends at `ends`, RFC 3339.
 
-  It sets no environment: that would start a cold pod.
+  It sets no environment: that would start a cold pod. It gives the pod no label:
+  only those of domains that the claims' controller was told of may be given.
   """
+  notes = {**meta["annotations"], RUN: meta["labels"][RUN]}
   return {
       "apiVersion": f"{CLAIMS[0]}/{CLAIMS[1]}",
       "kind": "SandboxClaim",
@@ -327,10 +330,7 @@ def claim(cluster: Cluster, meta: Manifest, ends: str) -> Manifest:
       "spec": {
           "warmPoolRef": {"name": cluster.warm_pool},
           "lifecycle": {"shutdownTime": ends, "shutdownPolicy": "Delete"},
-          "additionalPodMetadata": {
-              "labels": {RUN: meta["labels"][RUN]},
-              "annotations": dict(meta["annotations"]),
-          },
+          "additionalPodMetadata": {"annotations": notes},
       },
   }
 
@@ -359,6 +359,16 @@ def warm_pool(name: str, replicas: int, spec: Manifest) -> list[Manifest]:
           "spec": {"replicas": replicas, "sandboxTemplateRef": {"name": name}},
       },
   ]
+
+
+def namespace(name: str) -> Manifest:
+  """It admits no pod that could do more than ours."""
+  level = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in _MODES}
+  return {
+      "apiVersion": "v1",
+      "kind": "Namespace",
+      "metadata": {"name": name, "labels": level},
+  }
 
 
 def role() -> Manifest:

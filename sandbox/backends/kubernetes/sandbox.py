@@ -136,7 +136,7 @@ class KubernetesSandbox(ServedSandbox):
     # Before the bound of `start`, which would not say what the pod waits for.
     deadline = asyncio.get_running_loop().time() + 0.9 * self._bounds.boot_seconds
     self._api = await acquire(self._cluster)
-    server = _server(self._cluster)
+    server = server_of(self._cluster)
     await _prepare(self._api, server)
     wanted = self._wanted(server)
     wait = self._claimed if self._cluster.warm_pool else self._running
@@ -379,7 +379,7 @@ def check(**options: str) -> None:
   """Raises `UserError` with what to do unless pods can be made there."""
   cluster = Cluster.parse(options)
   cluster.require_bounded_processes()
-  server = _server(cluster)
+  server = server_of(cluster)
 
   async def ask() -> None:
     async with connected(cluster) as api:
@@ -445,7 +445,7 @@ def _machine() -> str:
   return f"{boot}:{os.readlink('/proc/self/ns/pid').strip('pid:[]')}"
 
 
-def _server(cluster: Cluster) -> Server:
+def server_of(cluster: Cluster) -> Server:
   if cluster.server:
     return Server(b"", cluster.server)
   return Server(build.server_binary().read_bytes())
