@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -23,7 +24,7 @@ from sandbox.backends import (
     open_sandbox,
     with_options,
 )
-from tests import docker_daemon
+from tests import docs
 from tests.conftest import ROOT
 
 # Opens sandboxes, says so, and waits for its death.
@@ -321,6 +322,14 @@ def test_an_image_of_packages_that_are_not_here():
   assert {"bash", "coreutils", "libc6", "python3"} <= set(docker_image.closure(["python3"]))
   with pytest.raises(UserError, match="apt install no-such-package"):
     docker_image.closure(["no-such-package"])
+
+
+def test_the_guide(docker_host, tmp_path):
+  for block in docs.blocks("sandboxes.md"):
+    docs.run_block(block, tmp_path)
+  for backend in ("bubblewrap", "docker"):
+    summary = json.loads((tmp_path / "runs" / backend / "summary.json").read_text())
+    assert summary["scored"] == 2 and summary["mean_reward"] == 1.0
 
 
 def _until(true, seconds=30):
