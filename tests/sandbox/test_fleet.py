@@ -240,6 +240,15 @@ def test_settings_of_executors_are_checked(tmp_path, fields, message):
   assert not (tmp_path / "out").exists()
 
 
+def test_what_ray_needs_is_said_where_it_is_missing(tmp_path, monkeypatch):
+  make_task(tmp_path / "tasks" / "t")
+  monkeypatch.setitem(sys.modules, "ray", None)
+  monkeypatch.delitem(sys.modules, "sandbox.fleet.executor.ray", raising=False)
+  base = dict(out=tmp_path / "out", harness="oracle", tasks=tmp_path / "tasks")
+  with pytest.raises(UserError, match="needs Ray, which isn't installed"):
+    roll_out(RunSettings(**base, executor="ray"))
+
+
 def test_no_more_than_the_bound_is_in_flight(tmp_path):
   tasks = [make_task(tmp_path / f"t{i}") for i in range(7)]
   pool = pool_with(tmp_path, *tasks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
@@ -11,6 +12,7 @@ import sys
 import pytest
 
 from sandbox.backends.labels import labelled
+from tests.sandbox.scripted_api import call, reply, serve
 from tests.sandbox.small_task import make_task
 from tests.sandbox.test_fleet import processes, start, summary_of
 from tests.sandbox.test_rollout import slow_tasks, trajectories, wait_for
@@ -117,8 +119,23 @@ def test_an_ended_driver_leaves_nothing_on_the_nodes(tmp_path, nodes, how):
 
 @pytest.mark.skipif(not shutil.which("unshare"), reason="no unshare: apt install util-linux")
 def test_a_task_travels_to_a_node_that_does_not_see_it(tmp_path, cluster):
+  """And the model is asked from there, at the address that was given."""
   make_task(tmp_path / "tasks" / "t")
   out = tmp_path / "out"
+  answers = [
+      reply("", call("write", path="out.txt", content="7\n")),
+      reply("The sum is 7."),
+  ]
+
+  async def rolled_out():
+    async with serve(*answers) as api:
+      process = start(
+          out, tmp_path / "tasks", "--executor=ray", "--harness=claw", "--model=m",
+          f"--upstream={api.url}", "--gateway_host=127.0.0.2",
+      )  # fmt: skip
+      _, said = await asyncio.to_thread(process.communicate, timeout=240)
+      assert process.returncode == 0, said
+
   hidden = f"mount -t tmpfs none {tmp_path / 'tasks'} && exec \"$@\""
   flags = ["--mount"] if os.geteuid() == 0 else ["--mount", "--map-root-user"]
   node = subprocess.Popen(
@@ -132,12 +149,11 @@ def test_a_task_travels_to_a_node_that_does_not_see_it(tmp_path, cluster):
         each["Alive"] and each["Resources"].get("CPU")
         for each in cluster.global_state.node_table()
     ), node, 120)  # fmt: skip
-    process = start(out, tmp_path / "tasks", "--executor=ray", "--samples=4")
-    _, said = process.communicate(timeout=240)
-    assert process.returncode == 0, said
+    asyncio.run(rolled_out())
   finally:
     node.send_signal(signal.SIGTERM)
     node.wait(60)
   assert summary_of(out)["mean_reward"] == 1.0
-  assert all(t.metadata["changes"] == {"out.txt": "added"} for t in trajectories(out))
+  (done,) = trajectories(out)
+  assert done.metadata["changes"] == {"out.txt": "added"} and len(done.steps) == 2
   nothing_left()

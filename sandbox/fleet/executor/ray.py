@@ -129,7 +129,7 @@ class RayNodes(Executor):
     if not ray.is_initialized():
       with _signals_kept():
         try:
-          ray.init(log_to_driver=False, logging_level="ERROR")
+          ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
         except (ConnectionError, RuntimeError, ValueError) as error:
           raise UserError(
               f"no Ray cluster can be had: {error}; start one (ray start --head), or"
