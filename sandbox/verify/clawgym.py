@@ -41,7 +41,8 @@ from sandbox.verify.checks import (
     open_verifier,
 )
 
-WORKSPACE = "/root/.openclaw/workspace"
+_HOME = "/root"  # mounted itself: in many images only root may enter it
+WORKSPACE = f"{_HOME}/.openclaw/workspace"
 REWARD_SH = "bash reward/reward.sh"
 REWARD_SECONDS = 120.0
 
@@ -79,8 +80,7 @@ async def verify_clawgym(
         "final_message": state.final_message,
         "transcript": list(state.transcript),
     }
-    folders = (WORKSPACE,)
-    async with open_verifier(backend, run_id, now, folders, seconds) as sandbox:
+    async with open_verifier(backend, run_id, now, (_HOME,), seconds) as sandbox:
       await sandbox.start()
       await _stage(sandbox, state, reward_files, given)
       result = await sandbox.exec(_command(command), seconds)
@@ -95,6 +95,7 @@ async def _stage(
     sandbox: Sandbox, state: State, reward_files: Files, given: dict[str, Any]
 ) -> None:
   """The state, then the package in place of what the agent left there."""
+  await sandbox.exec(f"mkdir -p {WORKSPACE}", _STAGING_SECONDS)
   await sandbox.restore(state.snapshot, WORKSPACE)
   removed = await sandbox.exec(f"rm -rf {WORKSPACE}/reward", _STAGING_SECONDS)
   if removed.exit_code != 0:
@@ -107,7 +108,7 @@ def _command(command: str) -> str:
   command = _RELATIVE.sub(f"{WORKSPACE}/reward/", command)
   return (
       "mkdir /verify/start && cd /verify/start &&"
-      f" export HOME=/root LC_ALL=C.UTF-8 PATH={_PATH}"
+      f" export HOME={_HOME} LC_ALL=C.UTF-8 PATH={_PATH}"
       " OPENCLAW_REWARD_PAYLOAD=/verify/payload.json &&"
       f" exec bash -c {shlex.quote(command)} 2>/verify/stderr"
   )

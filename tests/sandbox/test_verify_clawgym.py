@@ -167,7 +167,7 @@ print(json.dumps({{
   "no_network": float(not connects()),
   "no_host_file": float(not os.path.exists({str(tmp_path / "host.txt")!r})),
   "not_root": float(os.getuid() != 0),
-  "no_writing": float(not writes("/usr/x") and not writes("/root/x")),
+  "no_writing": float(not writes("/usr/x") and not writes("/etc/x")),
   "no_environment": float(not set(os.environ) - set({sorted(KNOWN)!r})),
 }}))
 """

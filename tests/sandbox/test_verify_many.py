@@ -19,7 +19,7 @@ from sandbox.backends.base import gather, pack
 from sandbox.backends.labels import labelled
 from sandbox.fleet import grade_with
 from sandbox.harnesses import ADVERSARIES, HarnessContext, load
-from sandbox.verify import State, Verifier, many, verify, verify_many
+from sandbox.verify import State, Verifier, many, verify, verify_clawgym, verify_many
 from tests.sandbox.small_task import make_task as make_foreign
 
 # Every kind of deliverable, and one whose check runs the agent's script.
@@ -171,7 +171,8 @@ def grade(workspace, final_message, transcript):
 
 LEFT_BEHIND = """
 import glob, os
-PLACES = ("/workspace", "/tmp", "/tmp/home", "/verify", "/workspace/d")
+PLACES = ["/workspace", "/tmp", "/tmp/home", "/verify", "/workspace/d"]
+PLACES += ["/dev/shm"] * (not os.path.islink("/dev/shm"))
 SEEN = []
 def grade(workspace, final_message, transcript):
   SEEN.append(1); os.environ["SEEN"] = os.environ.get("SEEN", "") + "x"
@@ -202,6 +203,21 @@ def test_nothing_of_a_state_reaches_the_next(tmp_path, fresh, opened):
       {"clean": 1.0, "fresh": 1.0, "own": 1.0}
   ] * 4
   assert not fresh and len(opened) == 1
+
+
+@pytest.mark.parametrize("backend", ["docker", "kubernetes"])
+def test_every_backend_judges_alike(tmp_path, request, backend, fresh, opened):
+  request.getfixturevalue({"docker": "docker_host"}.get(backend, backend))
+  task = make_task(tmp_path / "t", LEFT_BEHIND)
+  states = [state({f"{n}.txt": b"1"}, f"{n}.txt") for n in "abc"]
+  outcomes = asyncio.run(verify_many(task, states, backend=backend))
+  clean = {"clean": 1.0, "fresh": 1.0, "own": 1.0}
+  assert [outcome.checks for outcome in outcomes] == [clean] * 3
+  assert not fresh and len(opened) == 1
+  package = {"reward.sh": b"cat ~/.openclaw/workspace/in.txt"}
+  forged = state({"in.txt": b"0.5\n", "reward/reward.sh": b"echo 1"})
+  run = verify_clawgym(package, forged, {}, backend=backend)
+  assert asyncio.run(run).score == 0.5
 
 
 def test_a_state_that_can_not_be_wiped_costs_the_sandbox_not_its_score(
