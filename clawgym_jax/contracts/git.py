@@ -28,10 +28,14 @@ from clawgym_jax.contracts.errors import RecordError, UserError
 GIT_SECONDS = 60.0
 
 _KEPT = ("refs/heads/", "refs/tags/")
-_LEFTOVERS = ("logs", "FETCH_HEAD", "lost-found", "worktrees", "objects/info/alternates")
+_LEFTOVERS = (
+    "logs", "FETCH_HEAD", "lost-found", "worktrees", "objects/info/alternates",
+)  # fmt: skip
 _STALE = (*_LEFTOVERS, "ORIG_HEAD", "hooks", "packed-refs", "rr-cache", "objects")
 _SECTION = re.compile(r"\s*\[\s*([\w.-]+)(?:\s+\"((?:[^\"\\]|\\.)*)\")?\s*\]")
-_FOREIGN = ("remote", "branch", "url", "include", "includeif", "submodule", "credential")
+_FOREIGN = (
+    "remote", "branch", "url", "include", "includeif", "submodule", "credential",
+)  # fmt: skip
 _HEAD = re.compile(r"ref: (refs/\S+)|[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
@@ -115,9 +119,7 @@ def _faults(repository: Path) -> list[_Fault]:
   if not faults:  # what nothing reaches is only known without the refs above
     lost = _unreachable(repository, refs)
     if lost:
-      faults.append(
-          _Fault(f"{len(lost)} unreachable objects", f"{git} gc --prune=now")
-      )
+      faults.append(_Fault(f"{len(lost)} unreachable objects", f"{git} gc --prune=now"))
   if refs and not any(p.is_file() for p in (repository / "refs").rglob("*")):
     faults.append(
         _Fault(
@@ -178,7 +180,9 @@ def _view(repository: Path, refs: dict[str, str]) -> Iterator[dict[str, str]]:
     raise RecordError(f"{repository}/HEAD names nothing: {head[:80]!r}")
   config = _text(repository / "config").lower()
   if re.search(r"^\s*refstorage\s*=", config, re.MULTILINE):
-    raise RecordError(f"{repository} keeps its refs in no files; use --ref-format=files")
+    raise RecordError(
+        f"{repository} keeps its refs in no files; use --ref-format=files"
+    )
   settings = "[core]\nrepositoryformatversion = 1\nbare = true\n"
   if re.search(r"^\s*objectformat\s*=\s*sha256", config, re.MULTILINE):
     settings += "[extensions]\nobjectformat = sha256\n"
@@ -188,8 +192,8 @@ def _view(repository: Path, refs: dict[str, str]) -> Iterator[dict[str, str]]:
       (view / name).mkdir()
     (view / "config").write_text(settings)
     (view / "HEAD").write_text(head + "\n")
-    lines = [f"{target} {ref}\n" for ref, target in refs.items() if _ID.fullmatch(target)]
-    (view / "packed-refs").write_text("".join(sorted(lines, key=lambda l: l.split()[1])))
+    lines = [f"{to} {ref}\n" for ref, to in sorted(refs.items()) if _ID.fullmatch(to)]
+    (view / "packed-refs").write_text("".join(lines))
     if (repository / "shallow").is_file():
       shutil.copy(repository / "shallow", view / "shallow")
     yield {

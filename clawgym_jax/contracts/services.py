@@ -41,7 +41,9 @@ def check_services(folder: Path, requires: tuple[str, ...]) -> None:
   """Checks a task's `services/`, which may be absent, against what it requires."""
   if not folder.is_dir():
     require(not folder.exists(), f"{folder} is not a folder")
-    require("web" not in requires, f"the task requires web, but has no {folder}/web.jsonl")
+    require(
+        "web" not in requires, f"the task requires web, but has no {folder}/web.jsonl"
+    )
     return
   files = {SERVICES[name]: name for name in SERVICES}
   found = sorted(folder.iterdir())

@@ -93,9 +93,11 @@ def _content(data: Any) -> Any:
   if not isinstance(data, dict) or data.get("action") not in _NEW:
     return data
   return {
-      key: {k: v for k, v in value.items() if k != "id"}
-      if isinstance(value, dict)
-      else value
+      key: (
+          {k: v for k, v in value.items() if k != "id"}
+          if isinstance(value, dict)
+          else value
+      )
       for key, value in data.items()
       if key != "id"
   }

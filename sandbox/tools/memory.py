@@ -30,7 +30,9 @@ async def memory_search(call: Call, args: dict[str, Any]) -> str:
   paragraphs = []
   left = MOST_BYTES
   for path in await _notes(call.sandbox):
-    text = (await call.sandbox.read(path, min(left, READ_BYTES))).decode(errors="replace")
+    text = (await call.sandbox.read(path, min(left, READ_BYTES))).decode(
+        errors="replace"
+    )
     left -= len(text.encode())
     paragraphs += [(path, *paragraph) for paragraph in _paragraphs(text)]
     if left <= 0:
@@ -41,13 +43,15 @@ async def memory_search(call: Call, args: dict[str, Any]) -> str:
   for score, index in ranked[: integer(args, "maxResults", RESULTS)]:
     path, first, last, text = paragraphs[index]
     if score >= least:
-      results.append({
-          "path": path,
-          "startLine": first,
-          "endLine": last,
-          "score": round(score, 4),
-          "snippet": text[:SNIPPET_CHARS],
-      })
+      results.append(
+          {
+              "path": path,
+              "startLine": first,
+              "endLine": last,
+              "score": round(score, 4),
+              "snippet": text[:SNIPPET_CHARS],
+          }
+      )
   return json_text.dump({"results": _fitting(results)})
 
 

@@ -199,5 +199,7 @@ def _find(
       if [same(line) for line in lines[place : place + len(wanted)]] == goal:
         return place
   shown = "\n".join(wanted)[:300]
-  where = "at the end of" if at_end else "in" if start == 0 else f"below line {start} of"
+  where = (
+      "at the end of" if at_end else "in" if start == 0 else f"below line {start} of"
+  )
   raise BadCall(f"not {where} {path}:\n{shown}")

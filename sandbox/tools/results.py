@@ -22,7 +22,9 @@ def shorten(text: str, limit: int = RESULT_CHARS) -> str:
   if len(text) <= limit:
     return text
   half = limit // 2
-  return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"
+  return (
+      f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"
+  )
 
 
 def failure(name: str, cause: str) -> str:

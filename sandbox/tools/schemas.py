@@ -142,9 +142,7 @@ FULL: dict[str, Schema] = {
                 "host": _choice(
                     "auto", "sandbox", "gateway", "node", description=_IGNORED
                 ),
-                "security": _choice(
-                    "deny", "allowlist", "full", description=_IGNORED
-                ),
+                "security": _choice("deny", "allowlist", "full", description=_IGNORED),
                 "ask": _choice("off", "on-miss", "always", description=_IGNORED),
                 "node": _said(_TEXT, _IGNORED),
             },
@@ -197,9 +195,7 @@ FULL: dict[str, Schema] = {
             "Search the web; gives titles, URLs and snippets.",
             {
                 "query": _said(_TEXT, "Words to look for."),
-                "count": _said(
-                    _WHOLE, "Results, default 5.", minimum=1, maximum=10
-                ),
+                "count": _said(_WHOLE, "Results, default 5.", minimum=1, maximum=10),
                 "region": _said(_TEXT, _IGNORED),
                 "safeSearch": _said(_TEXT, _IGNORED),
             },
@@ -265,7 +261,9 @@ COMPACT: dict[str, Schema] = {
             {"path": _TEXT, "content": _TEXT},
             ["path", "content"],
         ),
-        _tool("edit", "Replace text", {"path": _TEXT, "edits": _EDITS}, ["path", "edits"]),
+        _tool(
+            "edit", "Replace text", {"path": _TEXT, "edits": _EDITS}, ["path", "edits"]
+        ),
         _tool("apply_patch", "Change files by a patch", {"input": _TEXT}, ["input"]),
         _tool("exec", "Run a shell command", {"command": _TEXT}, ["command"]),
         _tool(

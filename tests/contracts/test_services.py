@@ -75,7 +75,11 @@ def test_a_task_may_have_none(tmp_path):
         ({"calendar.json": {}}, ("calendar",), "is not a list"),
         ({"calendar.json": [3]}, ("calendar",), "record 1 is not an object"),
         ({"calendar.json": [{**EVENT, "title": ""}]}, ("calendar",), "needs title"),
-        ({"calendar.json": [{**EVENT, "end": "soon"}]}, ("calendar",), "'soon' is no ISO"),
+        (
+            {"calendar.json": [{**EVENT, "end": "soon"}]},
+            ("calendar",),
+            "'soon' is no ISO",
+        ),
         ({"calendar.json": [{**EVENT, "attendees": "a"}]}, ("calendar",), "attendees"),
         ({"calendar.json": [{**EVENT, "notes": 3}]}, ("calendar",), "notes is no text"),
         ({"outbox.json": [{"id": "m"}]}, ("outbox",), "needs channel"),

@@ -1,4 +1,4 @@
-"""P23: a side effect that happens twice is seen twice, by the checks and in the record."""
+"""P23: a side effect that happens twice is seen twice, by checks and in the record."""
 
 import asyncio
 

@@ -11,7 +11,7 @@ import pytest
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import require_room
 from clawgym_jax.contracts.task import Limits
-from sandbox.backends import Bounds, open_sandbox
+from sandbox.backends import Bounds
 from sandbox.fleet import attempt
 from sandbox.fleet.attempt import Clocks, attempt_task
 from sandbox.harnesses import Harness, HarnessResult, load
@@ -76,7 +76,9 @@ def test_a_harness_that_never_ends_is_cut_off_and_unscored(tmp_path, monkeypatch
   clocks(monkeypatch, work=0.3, collect=0.4)
   started = time.monotonic()
   outcome = asyncio.run(attempt_task(make_task(tmp_path / "t"), Endless())).outcome
-  assert outcome.status == "unscored" and outcome.cause.startswith("harness_stuck: endless")
+  assert outcome.status == "unscored" and outcome.cause.startswith(
+      "harness_stuck: endless"
+  )
   assert time.monotonic() - started < 20
 
 
@@ -92,7 +94,9 @@ def test_the_bound_of_a_call_is_not_the_life_of_the_sandbox(tmp_path):
   write = call("write", path="out.txt", content="7\n")
 
   async def whole():
-    async with serve(reply("", slow), reply("", slow, write), reply("The sum is 7.")) as api:
+    async with serve(
+        reply("", slow), reply("", slow, write), reply("The sum is 7.")
+    ) as api:
       return await attempt_task(task, load("claw"), base_url=api.url)
 
   assert asyncio.run(whole()).outcome.score == 1.0
@@ -101,7 +105,9 @@ def test_the_bound_of_a_call_is_not_the_life_of_the_sandbox(tmp_path):
 @pytest.mark.parametrize("code", ["ENOSPC", "EDQUOT"])
 def test_a_full_disk_of_the_host_is_no_score(tmp_path, monkeypatch, code):
   """Nor is one that is too full to begin with (P30)."""
+
   class Full(Endless):
+
     async def run(self, context):
       raise OSError(getattr(errno, code), "No space left on device", "/spool")
 

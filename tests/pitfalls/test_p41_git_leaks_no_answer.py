@@ -33,7 +33,7 @@ def commit(folder, text):
 
 @pytest.fixture
 def workspace(tmp_path):
-  """A repository in a folder with a blank in its name; it holds no more than it shows."""
+  """A repository, below a name with a blank, that holds no more than it shows."""
   folder = tmp_path / "work space" / "repo"
   folder.mkdir(parents=True)
   git(folder, "init", "-qb", "main")
@@ -128,7 +128,9 @@ def test_refused_and_mended(workspace, spoil, cause):
   assert git(repository, "log", "--oneline", "main") == log
 
 
-@pytest.mark.parametrize("spoil", [c[0] for c in CASES], ids=[c[0].__name__ for c in CASES])
+@pytest.mark.parametrize(
+    "spoil", [c[0] for c in CASES], ids=[c[0].__name__ for c in CASES]
+)
 def test_cleaned(workspace, spoil):
   repository = workspace / "repo"
   spoil(repository)
@@ -140,7 +142,9 @@ def test_cleaned(workspace, spoil):
   assert git(repository, "ls-files", "--stage") == index
   held = git(repository, "cat-file", "--batch-all-objects", "--batch-check")
   kinds = [line.split() for line in held.splitlines()]
-  blobs = [git(repository, "cat-file", "-p", i) for i, kind, _ in kinds if kind == "blob"]
+  blobs = [
+      git(repository, "cat-file", "-p", i) for i, kind, _ in kinds if kind == "blob"
+  ]
   assert blobs and SECRET not in blobs
   git(repository, "fsck", "--strict")
 
@@ -196,7 +200,8 @@ def test_load_and_audit_refuse_and_a_clean_one_works_inside(workspace, tmp_path)
     return save_task(
         tmp_path / "tasks" / name,
         Task(name, "i", "f", "train", "c", ("o",)),
-        workspace=files(workspace), checks={"check.py": b""}, calls=[], final_message="",
+        workspace=files(workspace), checks={"check.py": b""}, calls=[],
+        final_message="",
     )  # fmt: skip
 
   task = save("clean")
@@ -204,7 +209,9 @@ def test_load_and_audit_refuse_and_a_clean_one_works_inside(workspace, tmp_path)
   async def inside():
     async with open_sandbox() as sandbox:
       await sandbox.start(task.workspace)
-      return (await sandbox.exec("cd repo && git log --format=%s && git status -s")).output
+      return (
+          await sandbox.exec("cd repo && git log --format=%s && git status -s")
+      ).output
 
   assert asyncio.run(inside()) == "one\nA  staged.txt\n"
   remote(workspace / "repo")

@@ -8,7 +8,7 @@ from pathlib import Path
 from clawgym_jax.contracts.task import SolutionCall, Task, save_task
 
 URL = "https://library.example.com/hours"
-CHECK = '''
+CHECK = """
 def grade(workspace, final_message, transcript, services):
   sent = [r["data"] for r in services if r["service"] == "outbox"]
   added = [r["data"]["event"] for r in services
@@ -19,7 +19,7 @@ def grade(workspace, final_message, transcript, services):
                         for m in sent)),
       "added": float([e["start"] for e in added] == ["2026-01-06T10:30"]),
   }
-'''
+"""
 BODY = "The library opens at 10:30."
 
 BY_TOOLS = [
@@ -30,7 +30,12 @@ BY_TOOLS = [
     ),
     SolutionCall(
         "message",
-        {"action": "send", "channel": "email", "target": "ada@example.com", "message": BODY},
+        {
+            "action": "send",
+            "channel": "email",
+            "target": "ada@example.com",
+            "message": BODY,
+        },
     ),
 ]
 BY_SHELL = [
@@ -49,14 +54,22 @@ def make_task(
 ) -> Task:
   """Writes the task, with this reference solution, to `directory`."""
   pages = [
-      {"url": URL, "html": "<h1>Library</h1><p>Opening hours: we open at <b>10:30</b>."},
+      {
+          "url": URL,
+          "html": "<h1>Library</h1><p>Opening hours: we open at <b>10:30</b>.",
+      },
       {"url": "https://zoo.example.com/", "text": "# Zoo\n\nOpening hours: 9:00."},
   ]
-  event = {"id": "e1", "title": "Gym", "start": "2026-01-06T08:00", "end": "2026-01-06T09:00"}
+  event = {
+      "id": "e1",
+      "title": "Gym",
+      "start": "2026-01-06T08:00",
+      "end": "2026-01-06T09:00",
+  }
   task = Task(
       id=directory.name,
-      instruction="Tell Ada by email when the library opens, and put it into my calendar"
-      " for tomorrow.",
+      instruction="Tell Ada by email when the library opens, and put it into my"
+      " calendar for tomorrow.",
       family="errand",
       split="train",
       category="communication",

@@ -13,7 +13,8 @@ from sandbox.services.programs import pages, ranking
 from tests.sandbox.staged_services import PYTHON, staged
 
 EVENTS = [
-    {"id": "e1", "title": "Standup", "start": "2026-01-05T09:00", "end": "2026-01-05T09:15"},
+    {"id": "e1", "title": "Standup", "start": "2026-01-05T09:00",
+     "end": "2026-01-05T09:15"},
     {"id": "e7", "title": "Fête", "start": "2026-01-09", "end": "2026-01-10",
      "location": "Ü-Raum", "attendees": ["ada@example.com"]},
 ]  # fmt: skip
@@ -28,8 +29,15 @@ HTML = """<!doctype html><html><head><title>Opening
 <blockquote>Quiet please</blockquote><img alt="A map" src="m.png"></body></html>"""
 WEB = [
     {"url": "https://lib.example.com/info/", "html": HTML},
-    {"url": "https://x.example.com/cats", "title": "Cats", "text": "# Cats\n\nCats sleep."},
-    {"url": "https://x.example.com/dogs?b=1", "text": "# Dogs\n\nA **dog** [barks](/b)."},
+    {
+        "url": "https://x.example.com/cats",
+        "title": "Cats",
+        "text": "# Cats\n\nCats sleep.",
+    },
+    {
+        "url": "https://x.example.com/dogs?b=1",
+        "text": "# Dogs\n\nA **dog** [barks](/b).",
+    },
 ]
 JOB = {
     "name": "standup",
@@ -46,7 +54,8 @@ def test_a_message_is_reported_then_kept():
         "--subject=Grüße", "--body=-rf 'x'\n日本", "--attach=a b.pdf",
         "--reply-to=m0", "--thread=t9", "--silent",
     ) == (0, "Sent m1 by slack to ada@example.com, #team.")  # fmt: skip
-    assert box.run("outbox", "send", "--to=b", "--body-file=-", data=b"from \xff input") == (
+    body = b"from \xff input"
+    assert box.run("outbox", "send", "--to=b", "--body-file=-", data=body) == (
         0, "Sent m2 by email to b.",
     )  # fmt: skip
     message = {
@@ -56,7 +65,10 @@ def test_a_message_is_reported_then_kept():
                          "sha256": hashlib.sha256(b"\0\xff").hexdigest()}],
         "reply_to": "m0", "thread": "t9", "silent": True,
     }  # fmt: skip
-    assert box.reports[0] == {"service": "outbox", "data": {"action": "send", **message}}
+    assert box.reports[0] == {
+        "service": "outbox",
+        "data": {"action": "send", **message},
+    }
     assert box.reports[1]["data"]["body"] == "from \ufffd input"
     assert box.records("outbox", "list")[0] == message
     assert box.records("outbox", "list", "--channel=email")[0]["id"] == "m2"
@@ -155,7 +167,10 @@ def test_the_calendar():
 
 def test_jobs():
   with staged() as box:
-    assert box.run("cron", "add", "--job", json.dumps(JOB)) == (0, "Added job-1: standup.")
+    assert box.run("cron", "add", "--job", json.dumps(JOB)) == (
+        0,
+        "Added job-1: standup.",
+    )
     assert box.run(
         "cron", "add", "--name=once", "--at=2026-01-06T09:00:00Z", "--event=Call",
         "--enabled=no",
@@ -165,7 +180,10 @@ def test_jobs():
     assert [j["id"] for j in box.records("cron", "list", "--all")] == ["job-1", "job-2"]
     assert box.records("cron", "status") == [{"jobs": 2, "enabled": 1}]
     assert box.run("cron", "update", "job-1", "--every-ms=60000")[0] == 0
-    assert box.records("cron", "list")[0]["schedule"] == {"kind": "every", "everyMs": 60000}
+    assert box.records("cron", "list")[0]["schedule"] == {
+        "kind": "every",
+        "everyMs": 60000,
+    }
     assert box.run("cron", "run", "job-2", "--mode=due")[0] == 1
     assert box.run("cron", "run", "job-2") == (0, "Ran job-2: once.")
     assert box.records("cron", "runs", "job-2") == [
@@ -241,7 +259,7 @@ def test_cron_expressions():
 
 def test_search_and_fetch():
   with staged({"web.jsonl": WEB}) as box:
-    (first, *_) = box.records("websearch", "library", "hours")
+    first, *_ = box.records("websearch", "library", "hours")
     assert first["title"] == "Opening hours" and first["url"] == WEB[0]["url"]
     assert "see the hours." in first["snippet"] and "\n" not in first["snippet"]
     assert [r["title"] for r in box.records("websearch", "DOG barks")] == ["Dogs"]
@@ -249,9 +267,11 @@ def test_search_and_fetch():
     assert box.run("websearch", "zebra") == (0, "(no results)")
     assert box.run("websearch", "--", "--count") == (0, "(no results)")
     assert box.run("websearch", "--count=11", "x")[0] == 2
-    assert box.run("webfetch", "http://LIB.example.com/info#top") == box.run(
-        "webfetch", "lib.example.com/info"
-    ) == box.run("webfetch", WEB[0]["url"])
+    assert (
+        box.run("webfetch", "http://LIB.example.com/info#top")
+        == box.run("webfetch", "lib.example.com/info")
+        == box.run("webfetch", WEB[0]["url"])
+    )
     assert box.run("webfetch", "https://x.example.com/dogs?b=1") == (
         0, "# Dogs\n\nA **dog** [barks](/b).",
     )  # fmt: skip
@@ -259,7 +279,10 @@ def test_search_and_fetch():
         0, "Dogs\n\nA dog barks.",
     )  # fmt: skip
     code, text = box.run("webfetch", "https://x.example.com/dogs")
-    assert (code, text) == (1, "webfetch: 404: there is no page https://x.example.com/dogs")
+    assert (code, text) == (
+        1,
+        "webfetch: 404: there is no page https://x.example.com/dogs",
+    )
     code, text = box.run("webfetch", "--max-chars=100", WEB[0]["url"])
     assert code == 0 and text.splitlines()[-1].startswith("[… ")
     assert not box.reports
@@ -317,13 +340,17 @@ def test_ranking_is_by_rare_words_and_repeatable():
   assert len(ranking.snippet("needle", "x" * 5000)) < 210
 
 
-@pytest.mark.parametrize("program", [p for ps in services.PROGRAMS.values() for p in ps])
+@pytest.mark.parametrize(
+    "program", [p for ps in services.PROGRAMS.values() for p in ps]
+)
 def test_every_program_explains_itself(program):
   with staged() as box:
     code, text = box.run(program, "--help")
     assert code == 0 and ("examples:" in text)
     assert box.run(program)[0] == 2
-    commands = text.partition("{")[2].partition("}")[0].split(",") if "{" in text else []
+    commands = (
+        text.partition("{")[2].partition("}")[0].split(",") if "{" in text else []
+    )
     for command in commands if program not in ("webfetch",) else []:
       code, text = box.run(program, command, "--help")
       assert code == 0 and len(text.splitlines()) > 3
@@ -348,8 +375,14 @@ def test_duplicates_look_past_new_ids_alone():
       {"service": "outbox", "data": {**send, "id": "m3", "body": "y"}},
       {"service": "cron", "data": run},
       {"service": "cron", "data": {**run, "id": "job-2"}},
-      {"service": "calendar", "data": {"action": "add", "event": {"id": "e1", "title": "t"}}},
-      {"service": "calendar", "data": {"action": "add", "event": {"id": "e2", "title": "t"}}},
+      {
+          "service": "calendar",
+          "data": {"action": "add", "event": {"id": "e1", "title": "t"}},
+      },
+      {
+          "service": "calendar",
+          "data": {"action": "add", "event": {"id": "e2", "title": "t"}},
+      },
   ]
   assert [(d["service"], d["times"]) for d in services.duplicates(reports)] == [
       ("outbox", 2), ("calendar", 2),

@@ -190,8 +190,9 @@ def test_what_is_offered_follows_from_what_is_required():
   assert tools.offered(("web", "outbox", "process")) == (
       "read", "write", "edit", "exec", "process", "web_search", "web_fetch", "message",
   )  # fmt: skip
-  assert [t["function"]["name"] for t in tools.schemas(tools.TOOLS)] == list(tools.TOOLS)
-  for short, long in zip(tools.compact_schemas(tools.TOOLS), tools.schemas(tools.TOOLS)):
+  full, compact = tools.schemas(tools.TOOLS), tools.compact_schemas(tools.TOOLS)
+  assert [tool["function"]["name"] for tool in full] == list(tools.TOOLS)
+  for short, long in zip(compact, full):
     short, long = short["function"], long["function"]
     assert short["name"] == long["name"]
     assert short["parameters"]["required"] == long["parameters"]["required"]
@@ -204,7 +205,10 @@ def test_the_prompt_of_trained_models_is_unchanged():
   assert hashlib.sha256(text.encode()).hexdigest() == COMPACT_SHA256
 
 
-VALUES = [None, True, -1, 2.5, float("nan"), 10**400, "", "\ud800", "x" * 99_999, [], [{}], {}]
+VALUES = [
+    None, True, -1, 2.5, float("nan"), 10**400, "", "\ud800", "x" * 99_999, [], [{}], {},
+]  # fmt: skip
+SOUND = {"path": "a", "command": "true", "action": "list"}
 
 
 def test_no_argument_of_any_type_raises():
@@ -212,10 +216,7 @@ def test_no_argument_of_any_type_raises():
   calls = []
   for schema in tools.schemas(tools.TOOLS):
     parameters = schema["function"]["parameters"]
-    sound = {
-        key: {"path": "a", "command": "true", "action": "list", "query": "x"}.get(key, "x")
-        for key in parameters["required"]
-    }
+    sound = {key: SOUND.get(key, "x") for key in parameters["required"]}
     for key in parameters["properties"]:
       calls += [(schema["function"]["name"], {**sound, key: value}) for value in VALUES]
     calls += [(schema["function"]["name"], text) for text in ("", "[", "null", "3")]

@@ -8,7 +8,9 @@ from tests.sandbox.test_tools import results
 
 OFFERED = ("memory_search", "memory_get")
 FILES = {
-    "MEMORY.md": "# Facts\n\nAda likes tea.\nShe lives in Graz.\n\nThe cat is grey.\n".encode(),
+    "MEMORY.md": (
+        "# Facts\n\nAda likes tea.\nShe lives in Graz.\n\nThe cat is grey.\n".encode()
+    ),
     "memory/2026-01-05.md": "Bought green tea — 200 g.\n".encode(),
     "memory/deep/x.md": b"tea tea tea\n",
     "notes.md": b"tea tea tea\n",
@@ -45,7 +47,10 @@ def test_get_gives_an_excerpt():
       ("memory_get", {"path": "MEMORY.md", "from": 300}),
       ("memory_get", {"file_path": "/workspace/MEMORY.md", "lines": 1}),
   )
-  assert whole == {"path": "memory/2026-01-05.md", "text": "Bought green tea — 200 g.\n"}
+  assert whole == {
+      "path": "memory/2026-01-05.md",
+      "text": "Bought green tea — 200 g.\n",
+  }
   assert part["text"] == "Ada likes tea.\nShe lives in Graz."
   assert beyond["text"] == "" and named == {"path": "MEMORY.md", "text": "# Facts"}
 
@@ -62,7 +67,7 @@ def test_notes_alone_are_read():
 
 def test_without_notes_and_with_many():
   many = {"MEMORY.md": b"\n\n".join(b"tea %d " % i + b"x" * 900 for i in range(300))}
-  empty, = results([("memory_search", {"query": "tea"})], {}, offered=OFFERED)
+  (empty,) = results([("memory_search", {"query": "tea"})], {}, offered=OFFERED)
   assert json.loads(empty) == {"results": []}
   text, note = results(
       [("memory_search", {"query": "tea", "maxResults": 50}),

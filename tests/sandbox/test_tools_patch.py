@@ -29,9 +29,11 @@ def test_several_files_at_once():
           ("apply_patch", {"input": patch(
               "*** Add File: new/é.md", "+# Neu", "+", "*** Update File: a.txt",
               "@@ one", "-two", "+2", " three", "*** Update File: old.py",
-              "*** Move to: lib/new.py", "-x = 1", "+x = 2", "*** Delete File: gone/b")}),
+              "*** Move to: lib/new.py", "-x = 1", "+x = 2",
+              "*** Delete File: gone/b")}),
           ("exec", {"command": "find . -type f | sort"}),
-          *(("exec", {"command": f"cat {p}"}) for p in ("a.txt", "lib/new.py", "new/é.md")),
+          *(("exec", {"command": f"cat {path}"})
+            for path in ("a.txt", "lib/new.py", "new/é.md")),
       ],
       files,
       offered=OFFERED,
@@ -46,12 +48,20 @@ def test_several_files_at_once():
 def test_it_is_all_or_nothing():
   bad = patch("*** Add File: new", "+x", "*** Update File: a", "-nowhere", "+y")
   said, listing, content = results(
-      [("apply_patch", {"input": bad}), ("exec", {"command": "ls"}), ("read", {"path": "a"})],
+      [
+          ("apply_patch", {"input": bad}),
+          ("exec", {"command": "ls"}),
+          ("read", {"path": "a"}),
+      ],
       {"a": b"one\n"},
       offered=OFFERED,
   )
   error = json.loads(said)
-  assert error == {"status": "error", "tool": "apply_patch", "error": "not in a:\nnowhere"}
+  assert error == {
+      "status": "error",
+      "tool": "apply_patch",
+      "error": "not in a:\nnowhere",
+  }
   assert (listing, content) == ("a", "one\n")
 
 

@@ -194,12 +194,22 @@ def test_logs_are_paged_and_bounded():
   polled, last, middle, two, beyond, _, nothing = said[1:]
   assert polled.startswith("1\n2\n") and "characters left out" not in polled
   lines = last.splitlines()
-  assert (lines[0], lines[-2], lines[-1]) == ("801", "1000", "[lines 801 to 1000 of 1000]")
+  assert (lines[0], lines[-2], lines[-1]) == (
+      "801",
+      "1000",
+      "[lines 801 to 1000 of 1000]",
+  )
   assert middle == "11\n12\n[lines 11 to 12 of 1000]"
   assert two == "999\n1000\n[lines 999 to 1000 of 1000]"
   assert beyond == "(no such lines: there are 1000)" and nothing == "(no output yet)"
   flood, log = results(
-      ("exec", {"command": "yes | head -c 30000000; printf '\\377\\0end'", "yieldMs": 60_000}),
+      (
+          "exec",
+          {
+              "command": "yes | head -c 30000000; printf '\\377\\0end'",
+              "yieldMs": 60_000,
+          },
+      ),
       ("process", {"action": "list"}),
   )
   assert flood.startswith("y\ny\n") and flood.endswith("end") and len(flood) < 4200
@@ -211,10 +221,16 @@ def test_bad_calls_are_told():
       ({}, "process needs action (string)"),
       ({"action": "fly"}, "action must be one of list, poll"),
       ({"action": "poll"}, "process poll needs sessionId (string)"),
-      ({"action": "poll", "sessionId": "exec-9"}, "no session 'exec-9'; there are exec-1"),
+      (
+          {"action": "poll", "sessionId": "exec-9"},
+          "no session 'exec-9'; there are exec-1",
+      ),
       ({"action": "poll", "sessionId": 1}, "sessionId must be a string"),
       ({"action": "poll", "sessionId": "exec-1", "timeout": -1}, "at least 0"),
-      ({"action": "log", "sessionId": "exec-1", "limit": "x"}, "limit must be an integer"),
+      (
+          {"action": "log", "sessionId": "exec-1", "limit": "x"},
+          "limit must be an integer",
+      ),
       ({"action": "write", "sessionId": "exec-1"}, "process write needs data"),
       ({"action": "send-keys", "sessionId": "exec-1"}, "needs keys, hex or literal"),
       ({"action": "send-keys", "sessionId": "exec-1", "keys": ["Foo"]}, "no key 'Foo'"),
@@ -228,12 +244,17 @@ def test_bad_calls_are_told():
       *(("process", args) for args, _ in bad),
   )
   for (_, part), text in zip(bad, said, strict=True):
-    assert json.loads(text)["tool"] == "process" and part in json.loads(text)["error"], text
+    assert (
+        json.loads(text)["tool"] == "process" and part in json.loads(text)["error"]
+    ), text
 
 
 def test_equal_programs_give_equal_answers():
   calls = (
-      ("exec", {"command": "echo $PPID >/dev/null; echo a; read x; echo $x", "yieldMs": 200}),
+      (
+          "exec",
+          {"command": "echo $PPID >/dev/null; echo a; read x; echo $x", "yieldMs": 200},
+      ),
       ("process", {"action": "list"}),
       of("submit", data="b"),
       of("poll", timeout=5000),

@@ -37,7 +37,8 @@ def results(tmp_path, *calls):
       await sandbox.start({"a b.pdf": b"\0\xff"})
       await sandbox.restore(pack(services.files(task)), services.FOLDER)
       said = [
-          await tools.execute(sandbox, name, args, offered=OFFERED) for name, args in calls
+          await tools.execute(sandbox, name, args, offered=OFFERED)
+          for name, args in calls
       ]
       return said, [report["data"] for report in sandbox.reports]
 
@@ -71,7 +72,9 @@ def test_the_teacher_calls_the_programs_where_there_is_but_a_shell(tmp_path, she
       args["command"] for c in BY_TOOLS for _, args in translate(c, {shell: {}})
   ]
   assert commands[0] == "websearch -- 'library opening hours'"
-  assert commands[3] == f"outbox send --to=ada@example.com --channel=email '--body={BODY}'"
+  assert (
+      commands[3] == f"outbox send --to=ada@example.com --channel=email '--body={BODY}'"
+  )
   calls = [SolutionCall("exec", {"command": command}) for command in commands]
   task = make_task(tmp_path / "t", calls)
   assert asyncio.run(grade_with(task, "oracle")).score == 1.0
@@ -93,9 +96,19 @@ def test_claw_is_offered_what_the_task_requires(tmp_path, calls):
   result, requests = attempt(task, *answers, reply("Done."))
   assert result.outcome.score == 1.0
   names = [t["function"]["name"] for t in requests[0]["tools"]]
-  assert names == ["read", "write", "edit", "exec", "web_search", "web_fetch", "message"]
+  assert names == [
+      "read",
+      "write",
+      "edit",
+      "exec",
+      "web_search",
+      "web_fetch",
+      "message",
+  ]
   asked = requests[0]["messages"][1]["content"]
-  assert asked.startswith(f"[2026-01-05] {task.instruction}\n\nPrograms for this: outbox,")
+  assert asked.startswith(
+      f"[2026-01-05] {task.instruction}\n\nPrograms for this: outbox,"
+  )
   assert "calendar, websearch, webfetch" in asked and "--help" in asked
 
 
@@ -130,14 +143,17 @@ def test_search_and_fetch(tmp_path):
 
 
 def test_messages(tmp_path):
-  odd = "it's \"q\" $HOME\n-日\0 \ud800"
+  encoded = base64.b64encode(b"hi").decode()
+  odd = 'it\'s "q" $HOME\n-日\0 \ud800'
   said, reports = results(
       tmp_path,
-      ("message", {"action": "send", "target": "-x", "channel": "slack", "message": odd}),
+      ("message", {"action": "send", "target": "-x", "channel": "slack",
+                   "message": odd}),
       ("message", {"action": "broadcast", "targets": ["a", "b"], "subject": "S",
-                   "media": "a b.pdf", "silent": True, "replyTo": "m1", "threadId": "t"}),
+                   "media": "a b.pdf", "silent": True, "replyTo": "m1",
+                   "threadId": "t"}),
       ("message", {"action": "send", "target": "a", "filename": "../x/c.txt",
-                   "buffer": "data:text/plain;base64," + base64.b64encode(b"hi").decode()}),
+                   "buffer": f"data:text/plain;base64,{encoded}"}),
       ("message", {"action": "send", "target": "a", "message": "m", "dryRun": True}),
       ("exec", {"command": "outbox list | wc -l"}),
   )  # fmt: skip
@@ -146,10 +162,13 @@ def test_messages(tmp_path):
       "Would send by email to a; nothing was sent.", "3",
   ]  # fmt: skip
   first, second, third = reports
-  assert first["body"].startswith("it's \"q\" $HOME\n-日 ") and first["to"] == ["-x"]
+  assert first["body"].startswith('it\'s "q" $HOME\n-日 ') and first["to"] == ["-x"]
   assert second["to"] == ["a", "b"] and second["attachments"][0]["name"] == "a b.pdf"
   assert (second["reply_to"], second["thread"], second["silent"]) == ("m1", "t", True)
-  assert third["attachments"][0]["name"] == "c.txt" and third["attachments"][0]["bytes"] == 2
+  assert (
+      third["attachments"][0]["name"] == "c.txt"
+      and third["attachments"][0]["bytes"] == 2
+  )
 
 
 def test_no_message(tmp_path):
@@ -226,7 +245,7 @@ def test_without_the_service():
 def test_a_report_is_what_counts_not_what_the_agent_left(tmp_path):
   """Broken programs and forged state make no side effect."""
   forged = (
-      "mkdir -p /services/state; echo '[{\"id\":\"m1\"}]' > /services/state/outbox.json;"
+      'mkdir -p /services/state; echo \'[{"id":"m1"}]\' > /services/state/outbox.json;'
       " rm -r /services/bin; outbox list"
   )
   task = make_task(tmp_path / "t")
@@ -240,7 +259,7 @@ def test_a_report_is_what_counts_not_what_the_agent_left(tmp_path):
         (BY_TOOLS, CHECK, None),
         (BY_SHELL, CHECK, None),
         (BY_TOOLS[:3], CHECK, "oracle scores 0.333"),
-        (BY_TOOLS, "def grade(w, f, t, services): return {'a': float(len(services) > 0)}",
+        (BY_TOOLS, "def grade(w, f, t, services): return {'a': float(bool(services))}",
          "a spoiled result still scores 1"),
     ],
 )  # fmt: skip

@@ -76,7 +76,9 @@ def _checked(event):
 
 def _time(value):
   try:
-    time = datetime.fromisoformat(value[:-1] + "+00:00" if value[-1:] in "zZ" else value)
+    time = datetime.fromisoformat(
+        value[:-1] + "+00:00" if value[-1:] in "zZ" else value
+    )
   except ValueError:
     raise service.Refused(
         f"{value[:40]!r} is no time: write 2026-01-05T09:00 or 2026-01-05"
@@ -104,7 +106,9 @@ def main():
   command.add_argument(
       "--to", dest="last", metavar="TIME", help="only those that start before it"
   )
-  command.add_argument("--search", type=service.text, help="only those with these words")
+  command.add_argument(
+      "--search", type=service.text, help="only those with these words"
+  )
   for name, does, about, needed in (
       ("add", create, "Add an event.", True),
       ("update", update, "Change what is given of an event.", False),
@@ -113,7 +117,9 @@ def main():
     if not needed:
       command.add_argument("id", help="its id, such as e1")
     empty = "" if needed else None
-    command.add_argument("--title", type=service.text, required=needed, help="its title")
+    command.add_argument(
+        "--title", type=service.text, required=needed, help="its title"
+    )
     command.add_argument(
         "--start", metavar="TIME", required=needed,
         help="when it starts: 2026-01-05T09:00, or a date for a whole day",
@@ -125,7 +131,9 @@ def main():
     command.add_argument(
         "--location", type=service.text, default=empty, help="where it is"
     )
-    command.add_argument("--notes", type=service.text, default=empty, help="more about it")
+    command.add_argument(
+        "--notes", type=service.text, default=empty, help="more about it"
+    )
     command.add_argument(
         "--attendee", action="append", type=service.text,
         help="who takes part; may be given several times"

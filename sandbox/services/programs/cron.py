@@ -26,6 +26,11 @@ PAYLOADS = {
     "systemEvent": (("text",), ()),
     "agentTurn": (("message",), ("model", "thinking", "timeoutSeconds")),
 }
+ONCE = {
+    "name": "once",
+    "schedule": {"kind": "at", "at": "2026-01-06T09:00:00Z"},
+    "payload": {"kind": "systemEvent", "text": "Call back"},
+}
 DELIVERIES = ("none", "announce", "webhook")
 _NUMBERS = ("everyMs", "anchorMs", "timeoutSeconds")
 _TARGET = re.compile(r"main|isolated|current|session:\S+")
@@ -106,7 +111,9 @@ def runs(options):
 def wake(options):
   if not options.text.strip():
     raise service.Refused("the text is empty")
-  service.report(SERVICE, {"action": "wake", "text": options.text, "mode": options.mode})
+  service.report(
+      SERVICE, {"action": "wake", "text": options.text, "mode": options.mode}
+  )
   print(f"Woken ({options.mode}).")
 
 
@@ -247,11 +254,7 @@ def main():
       "Keep scheduled jobs.",
       [
           "cron add --name=standup --cron='0 9 * * 1-5' --message='Post the agenda'",
-          "cron add --job='" + json.dumps({
-              "name": "once",
-              "schedule": {"kind": "at", "at": "2026-01-06T09:00:00Z"},
-              "payload": {"kind": "systemEvent", "text": "Call back"},
-          }) + "'",
+          f"cron add --job='{json.dumps(ONCE)}'",
           "cron update job-1 --enabled=no",
           "cron list --all",
       ],

@@ -132,9 +132,7 @@ def main():
   command.add_argument(
       "--thread", default="", type=service.text, help="id of the thread it belongs to"
   )
-  command.add_argument(
-      "--silent", action="store_true", help="without a notification"
-  )
+  command.add_argument("--silent", action="store_true", help="without a notification")
   command.add_argument(
       "--dry-run", action="store_true", help="check it, but send nothing"
   )

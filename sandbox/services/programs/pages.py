@@ -12,11 +12,13 @@ import re
 from html.parser import HTMLParser
 from urllib.parse import urljoin, urlsplit
 
-_SKIPPED = {"script", "style", "noscript", "template", "svg", "select", "button", "head"}
+_SKIPPED = {
+    "script", "style", "noscript", "template", "svg", "select", "button", "head",
+}  # fmt: skip
 _BLOCKS = {
-    "p", "div", "section", "article", "main", "header", "footer", "nav", "aside", "form",
-    "ul", "ol", "dl", "dt", "dd", "figure", "figcaption", "address", "fieldset", "details",
-    "summary", "table", "caption", "body", "html", "center",
+    "p", "div", "section", "article", "main", "header", "footer", "nav", "aside",
+    "form", "ul", "ol", "dl", "dt", "dd", "figure", "figcaption", "address", "fieldset",
+    "details", "summary", "table", "caption", "body", "html", "center",
 }  # fmt: skip
 _MARKS = {"strong": "**", "b": "**", "em": "*", "i": "*"}
 _HEADING = re.compile(r"h([1-6])")

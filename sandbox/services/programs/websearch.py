@@ -22,11 +22,13 @@ def search(options):
   if not ranked:
     print("(no results)")
   for _, index in ranked[: options.count]:
-    service.show({
-        "title": titles[index],
-        "url": web[index]["url"],
-        "snippet": ranking.snippet(query, texts[index]),
-    })
+    service.show(
+        {
+            "title": titles[index],
+            "url": web[index]["url"],
+            "snippet": ranking.snippet(query, texts[index]),
+        }
+    )
 
 
 def _count(value):
