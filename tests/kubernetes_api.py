@@ -39,6 +39,7 @@ class KubernetesApi:
     quota: pods that may be there at once.
     faults: [method, part of the path, what, times]: what is an HTTP status,
       "hang", "drop" (nothing is done) or "lose" (only the answer is).
+    said: what a fault says.
     calls: every request so far, (method, path).
     most: pods that were there at once, at the most.
     image_missing, unschedulable, start_error: pods made now stay so.
@@ -57,6 +58,7 @@ class KubernetesApi:
     self.image_missing = self.unschedulable = self.network = False
     self.start_error = self.pool_lies = self.node_lost = False
     self.mutate, self.claim_uid = None, ""
+    self.said = "an etcd leader is being elected"
     self.start_seconds = 0.0
     self.objects: dict[str, dict[str, dict]] = defaultdict(dict)  # kind -> name
     self.pods: dict[str, Pod] = {}
@@ -163,7 +165,7 @@ class KubernetesApi:
           await self._answer(request)
           request.transport.abort()
           return web.Response()
-        return _status(what, "InternalError", "an etcd leader is being elected")
+        return _status(what, "InternalError", self.said)
     return await self._answer(request)
 
   async def _answer(self, request):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -21,7 +22,7 @@ from clawgym_jax.contracts.errors import UserError
 from sandbox.backends import Bounds, SandboxLost
 from sandbox.backends.kubernetes import Cluster, KubernetesSandbox, check, reap_pods
 from sandbox.backends.kubernetes import manifests, sandbox as backend
-from tests import docs
+from tests import docs, kubernetes_node
 from tests.conftest import ROOT
 
 BOUNDS = Bounds(boot_seconds=10.0, grace_seconds=3.0, lifetime_seconds=60.0)
@@ -109,7 +110,7 @@ def test_a_pod_can_do_nothing_that_it_need_not(api):
     assert not spec["automountServiceAccountToken"] and not spec["enableServiceLinks"]
     assert spec["restartPolicy"] == "Never"
     assert spec["terminationGracePeriodSeconds"] == 0
-    assert spec["activeDeadlineSeconds"] == 60
+    assert spec["activeDeadlineSeconds"] == 60 + 10  # life and boot
     assert container["stdin"] and container["stdinOnce"]
     resources = container["resources"]
     assert resources["requests"] == resources["limits"]
@@ -207,17 +208,18 @@ def test_a_lifetime_ends_the_pod_and_says_so(api):
   run(body, bounds=Bounds(lifetime_seconds=1, grace_seconds=2))
 
 
-@pytest.mark.parametrize("how", ["killed", "silent"])
+@pytest.mark.parametrize("how", ["killed", "hung"])
 def test_p36_a_dead_client_leaves_nothing_running(api, how):
-  """By the stream's end; where nobody sees that, by the pod's own deadline."""
-  bounds = "lifetime_seconds=600" if how == "killed" else "lifetime_seconds=2"
+  """By the stream's end; where the server does not see that, by the deadline."""
+  life = 600 if how == "killed" else 1
   program = (
       "import asyncio\n"
-      "from sandbox.backends import Bounds\n"
-      "from sandbox.backends.kubernetes import Cluster, KubernetesSandbox\n"
+      "import kubernetes.aio\n"
+      "from sandbox.backends import Bounds, open_sandbox\n"
       "async def main():\n"
-      "  cluster = Cluster(probe_network=False)\n"
-      f"  s = KubernetesSandbox(cluster=cluster, bounds=Bounds({bounds}))\n"
+      f"  bounds = Bounds(boot_seconds=3, lifetime_seconds={life})\n"
+      "  backend = 'kubernetes?boot_seconds=3&probe_network=false'\n"
+      "  s = open_sandbox(backend, bounds=bounds)\n"
       "  await s.start({'a': b'1'})\n"
       "  await s.exec('setsid sleep 1000 &')\n"
       "  print('up', flush=True)\n"
@@ -229,16 +231,24 @@ def test_p36_a_dead_client_leaves_nothing_running(api, how):
   )
   try:
     assert client.stdout.readline() == "up\n"
-    assert len(api.living()) == 1
-    client.send_signal(signal.SIGKILL if how == "killed" else signal.SIGSTOP)
+    (name,) = api.living()
+    if how == "hung":
+      os.killpg(kubernetes_node.PROCESSES[name], signal.SIGSTOP)
+      (server,) = children(kubernetes_node.PROCESSES[name])
+      os.kill(server, signal.SIGSTOP)
+    client.kill()
     api.wait_until_empty()
-    if how == "silent":
-      assert the_pod(api)["status"]["reason"] == "DeadlineExceeded"
+    reason = the_pod(api)["status"].get("reason")
+    assert reason == ("DeadlineExceeded" if how == "hung" else None)
   finally:
     client.kill()
     client.wait()
   assert asyncio.run(reap_pods(QUICK))["removed"] == 1
   assert api.objects["pods"] == {}
+
+
+def children(pid):
+  return map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
 
 
 def test_reaping_leaves_others_alone(api):
@@ -329,7 +339,8 @@ def test_a_start_that_fails_says_why(api, trouble, error, says):
         ("POST", "/pods", 503), ("POST", "/pods", "drop"), ("POST", "/pods", "lose"),
         ("GET", "watch=true", "drop"), ("GET", "watch=true", 500),
         ("DELETE", "/pods/", 429), ("DELETE", "/pods/", "lose"),
-        ("GET", "networkpolicies", 500),
+        ("GET", "networkpolicies", 500), ("GET", "/attach", 500),
+        ("GET", "/attach", "drop"),
     ],
 )  # fmt: skip
 def test_passing_trouble_is_passed_over_and_makes_one_pod(api, method, part, what):
@@ -388,6 +399,15 @@ def test_check_says_what_to_do(api, monkeypatch):
   monkeypatch.setenv("KUBECONFIG", "/nowhere/config")
   with pytest.raises(UserError, match="no Kubernetes cluster is known.*KUBECONFIG"):
     check()
+
+
+def test_credentials_are_renewed(api):
+  async def body(sandbox):
+    api.token = "another-token"
+    api.write_kubeconfig(api.token)
+
+  run(body)
+  assert api.objects["pods"] == {}
 
 
 # Quotas and pools.
@@ -492,6 +512,13 @@ def test_a_webhook_that_weakens_pods_is_said(api):
   with pytest.raises(UserError, match="another pod than the one asked for.*Links"):
     run(nothing)
   assert api.objects["pods"] == {}
+
+
+def test_a_cluster_without_agent_sandbox_is_said(api):
+  api.faults.append(["POST", "/sandboxclaims", 404, 1])
+  api.said = "the server could not find the requested resource"
+  with pytest.raises(UserError, match="Install agent-sandbox"):
+    run(nothing, cluster=pool())
 
 
 def test_a_pool_that_is_not_there_is_said(api):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -31,7 +30,7 @@ _TRY_SECONDS = 10.0
 _TRIES = 5
 _PAUSE_SECONDS = 0.2  # before the second try, then doubled
 _PASSING = {408, 409, 429, 500, 502, 503, 504}
-_HEARTBEAT_SECONDS = 30.0  # idle streams must look alive to what lies between
+_HEARTBEAT_SECONDS = 60.0  # idle streams must look alive to what lies between
 _CHUNK = 1 << 16
 _HIGH = 1 << 20  # bytes that may wait to be sent
 _CHANNELS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
@@ -67,6 +66,8 @@ class Refused(Exception):
       return UserError(f"{text}. Give us the Role of docs/kubernetes.md")
     if self.status == 404 and "namespaces" in str(self):
       return UserError(f"{text}. Make it: kubectl create namespace NAME")
+    if self.status == 404 and "could not find the requested resource" in str(self):
+      return UserError(f"{text}. Install agent-sandbox, or leave out warm_pool")
     if self.status in (400, 422):
       return UserError(f"{text}. Change the options of --backend=kubernetes?…")
     return SandboxLost(text)
@@ -109,6 +110,7 @@ class Api:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     wait, last = 0.0, Refused(0, "", "no time was left to ask")
+    renewed = False
     for number in range(_TRIES):
       await asyncio.sleep(min(wait, max(0.0, deadline - loop.time())))
       left = deadline - loop.time()
@@ -122,6 +124,11 @@ class Api:
         if response.status < 300:
           return json.loads(data)
         last = _refusal(response.status, data)
+        if response.status == 401 and not renewed:  # tokens last an hour or less
+          renewed, wait = True, 0.0
+          new = await _configuration(self.cluster)
+          self._client.configuration.api_key = new.api_key
+          continue
         if response.status not in _PASSING or last.reason == "AlreadyExists":
           raise last
         wait = max(wait, _seconds(response.headers.get("Retry-After")))
@@ -186,7 +193,21 @@ class Api:
         await asyncio.sleep(_PAUSE_SECONDS * 2**failures)
 
   async def attach(self, pod: str) -> Stream:
-    """The stream to and from process 1 of the pod's container."""
+    """The stream to and from process 1 of the pod's container.
+
+    Tried again after passing trouble: had the first attach come to be, its end
+    would have ended the pod, and the next one says so.
+    """
+    for number in range(_TRIES):
+      try:
+        return await self._attach(pod)
+      except Refused as error:
+        if number == _TRIES - 1 or error.status not in _PASSING | {0}:
+          raise
+      await asyncio.sleep(_PAUSE_SECONDS * 2**number)
+    raise AssertionError("unreachable")
+
+  async def _attach(self, pod: str) -> Stream:
     options = {"container": CONTAINER, "stdin": "true", "stdout": "true"}
     options["stderr"] = "true"
     try:
@@ -205,7 +226,9 @@ class Api:
             proxy=configuration.proxy or None,
         )
     except aiohttp.WSServerHandshakeError as error:
-      raise Refused(error.status, "", f"attach: {error.message}") from None
+      # 400 is of a container that ended, and no fault of the options.
+      status = 0 if error.status == 400 else error.status
+      raise Refused(status, "", f"attach: HTTP {error.status}") from None
     except TimeoutError:
       raise Refused(0, "", f"attaching to {pod} took too long") from None
     except (aiohttp.ClientError, OSError) as error:
@@ -345,7 +368,16 @@ async def connected(cluster: Cluster) -> AsyncIterator[Api]:
 
 
 async def _client(cluster: Cluster) -> Any:
-  """The official client, told where the cluster is and who we are."""
+  configuration = await _configuration(cluster)
+  from kubernetes.aio import client
+
+  configuration.connection_pool_maxsize = 0  # each sandbox holds one connection
+  configuration.retries = None  # `call` knows what may be asked again
+  return client.ApiClient(configuration)
+
+
+async def _configuration(cluster: Cluster) -> Any:
+  """The official client's: where the cluster is and who we are."""
   try:
     from kubernetes.aio import client, config
   except ImportError:
@@ -367,10 +399,7 @@ async def _client(cluster: Cluster) -> Any:
         f"no Kubernetes cluster is known here ({file}: {error}); set KUBECONFIG, or"
         " run in a pod with a service account"
     ) from None
-  configuration.connection_pool_maxsize = 0  # each sandbox holds one connection
-  configuration.retries = None  # `call` knows what may be asked again
-  logging.getLogger("kubernetes.aio.client.rest").setLevel(logging.WARNING)
-  return client.ApiClient(configuration)
+  return configuration
 
 
 def _in_cluster() -> bool:

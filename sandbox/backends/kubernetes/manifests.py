@@ -45,7 +45,8 @@ _OWN = ("--lifetime=", "--env=CLAWGYM_NOW=", "--label=")
 _MODES = ("enforce", "audit", "warn")
 _MAX_STAGED = 1 << 20  # of a ConfigMap
 _INODE = 1 << 10  # bytes of kernel memory, about, of a file in tmpfs
-_SPARE = 64 << 20  # the server's own, and what comes between two looks at memory
+# What a core can fill between two looks of the server at memory, and its own.
+_SPARE = 256 << 20
 _LOGS = 256 << 20  # what the node may keep of the stream in the container's log
 
 
@@ -254,7 +255,11 @@ def pod_spec(
   }
   spec: Manifest = {
       "restartPolicy": "Never",
-      "activeDeadlineSeconds": math.ceil(bounds.lifetime_seconds),
+      # The server ends after its lifetime; this, where it does not. The node
+      # counts from before the image is there.
+      "activeDeadlineSeconds": math.ceil(
+          bounds.boot_seconds + bounds.lifetime_seconds
+      ),
       "terminationGracePeriodSeconds": 0,
       "automountServiceAccountToken": False,
       "enableServiceLinks": False,

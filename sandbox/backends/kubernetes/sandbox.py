@@ -406,7 +406,12 @@ async def reap_pods(cluster: Cluster) -> dict[str, int]:
       kinds.append(api.custom(manifests.CLAIMS))
     for kind in kinds:
       query = {"labelSelector": f"{manifests.MARK}=true"}
-      for item in (await api.call("GET", kind, query=query))["items"]:
+      try:
+        found = await api.call("GET", kind, query=query)
+      except Refused as error:
+        why = error.explained("dead pods were not looked for")
+        raise why if isinstance(why, UserError) else UserError(str(why)) from None
+      for item in found["items"]:
         meta = item["metadata"]
         notes = meta.get("annotations", {})
         expires = notes.get(manifests.EXPIRES, "")
