@@ -16,6 +16,7 @@ from sandbox.backends.base import pack
 from sandbox.fleet import attempt_task, grade_with
 from sandbox.gateway.errors import CallError
 from sandbox.teacher import translate
+from tests import docs
 from tests.sandbox.scripted_api import call, reply, serve
 from tests.sandbox.service_task import BODY, BY_SHELL, BY_TOOLS, CHECK, URL, make_task
 
@@ -266,3 +267,12 @@ def test_a_report_is_what_counts_not_what_the_agent_left(tmp_path):
 def test_the_audit_judges_side_effects(tmp_path, calls, check, cause):
   causes = asyncio.run(judge(make_task(tmp_path / "t", calls, check)))
   assert causes == [] if cause is None else causes[0].startswith(cause), causes
+
+
+def test_the_guide_is_true(tmp_path):
+  for block in docs.blocks("services.md"):
+    docs.run_block(block, tmp_path)
+  (line,) = (tmp_path / "runs" / "trajectories.jsonl").read_text().splitlines()
+  record = json.loads(line)
+  assert record["outcome"]["score"] == 1.0 and record["metadata"]["duplicates"] == []
+  assert record["metadata"]["reports"][0]["data"]["body"] == "It opens at 10:30."
