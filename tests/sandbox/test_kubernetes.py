@@ -158,6 +158,20 @@ def test_it_refuses_where_nothing_bounds_a_fork_bomb():
   KubernetesSandbox(cluster=Cluster(user=1000, user_namespaces=True))
 
 
+def test_pods_that_share_a_user_are_not_counted_together():
+  """Else one sandbox's processes would be missing to another's."""
+
+  def counted(**options):
+    cluster = Cluster(node_pids_limit=256, **options)
+    (container,) = wanted_pod(cluster)["spec"]["containers"]
+    return any(a.startswith("--limit=nproc=") for a in container["command"])
+
+  assert counted() and counted(user=1000, user_namespaces=True)
+  assert not counted(user=1000) and not counted(warm_pool="pool")
+  users = {KubernetesSandbox(cluster=QUICK)._user() for _ in range(100)}
+  assert len(users) == 100
+
+
 def test_options_come_as_text():
   options = {
       "namespace": "n", "node_pids_limit": "256", "boot_seconds": "90",

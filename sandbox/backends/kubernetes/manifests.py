@@ -100,30 +100,31 @@ class Cluster:
         ) from None
     return cls(**values)
 
+  @property
+  def counted_alone(self) -> bool:
+    """Whether the kernel, which counts processes by user, counts one pod's alone."""
+    return self.user_namespaces or not (self.user or self.warm_pool)
+
   def require_bounded_processes(self) -> None:
     """Raises `UserError` where nothing would bound a fork bomb.
 
-    A pod spec can't. The server sets RLIMIT_NPROC, which the kernel counts by
-    user: it binds one sandbox where no other has that user, on a Linux kernel.
-    Else it takes the node's podPidsLimit, which only its administrator knows.
+    A pod spec can't. The server's RLIMIT_NPROC does where the pod is counted
+    alone, on a Linux kernel. Else it takes the node's podPidsLimit, which only
+    its administrator knows.
     """
-    if self.node_pids_limit > 0 or self.user_namespaces and not self.runtime_class:
+    if self.node_pids_limit > 0 or self.counted_alone and not self.runtime_class:
       return
-    why = (
-        f"runtime class {self.runtime_class!r} may not count processes by user"
-        if self.runtime_class
-        else "the pods of a warm pool share a user"
-        if self.warm_pool
-        else f"every pod would be user {self.user}"
-        if self.user
-        else ""
+    if self.runtime_class:
+      why = f"runtime class {self.runtime_class!r} may not count processes by user"
+    elif self.warm_pool:
+      why = "the pods of a warm pool share a user"
+    else:
+      why = f"every pod would be user {self.user}"
+    raise UserError(
+        f"nothing bounds a fork bomb in such a pod: {why}. Set podPidsLimit in the"
+        " kubelet's configuration of the nodes and say its value with"
+        " node_pids_limit"
     )
-    if why:
-      raise UserError(
-          f"nothing bounds a fork bomb in such a pod: {why}. Set podPidsLimit in the"
-          " kubelet's configuration of the nodes and say its value with"
-          " node_pids_limit"
-      )
 
 
 def _labels(text: str) -> dict[str, str]:

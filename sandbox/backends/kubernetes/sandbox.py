@@ -114,17 +114,19 @@ class KubernetesSandbox(ServedSandbox):
     return self
 
   def _own_limits(self) -> dict[str, str]:
-    pids = self._cluster.node_pids_limit
+    cluster, processes = self._cluster, []
+    if cluster.counted_alone:
+      processes.append("rlimit of a user of its own")
+    if cluster.node_pids_limit:
+      processes.append(f"podPidsLimit {cluster.node_pids_limit} of the node")
     return {
-        "processes": f"podPidsLimit {pids} of the node" if pids else "rlimit, own user",
+        "processes": ", ".join(processes),
         "memory": "cgroup of the pod",
         "disk": "tmpfs",
-        "inodes": "none of its own: they count as memory",
+        "inodes": "none of their own: they count as memory",
         "cpu": "cgroup of the pod",
-        "network": "NetworkPolicy" + (
-            ", tried" if self._cluster in _probed else ", not tried"
-        ),
-    }  # fmt: skip
+        "network": f"NetworkPolicy, {'' if cluster in _probed else 'not '}tried",
+    }
 
   async def exec(self, command: str, timeout: float = 60.0) -> base.ExecResult:
     return await super().exec(self._now + command, timeout)
@@ -195,11 +197,8 @@ class KubernetesSandbox(ServedSandbox):
   # Making and removing.
 
   def _wanted(self, server: Server) -> Manifest:
-    bounds, pool = self._bounds, self._cluster.warm_pool
+    bounds = self._bounds
     expires = int(time.time() + bounds.boot_seconds + bounds.lifetime_seconds)
-    user = self._cluster.user or (
-        POOL_USER if pool else manifests.FIRST_USER + next(_users) % manifests.USERS
-    )
     settings = self._settings
     meta = manifests.metadata(self._name, settings["run_id"], controller(), expires)
     return manifests.pod(
@@ -207,13 +206,18 @@ class KubernetesSandbox(ServedSandbox):
             self._cluster,
             bounds,
             settings["folders"],
-            user,
+            self._user(),
             server,
             now=settings["now"],
             forward=tuple(settings["forward"]),
         ),
         meta,
     )
+
+  def _user(self) -> int:
+    if self._cluster.user or self._cluster.warm_pool:
+      return self._cluster.user or POOL_USER
+    return manifests.FIRST_USER + next(_users) % manifests.USERS
 
   async def _make(self, wanted: Manifest) -> Manifest:
     meta, api = wanted["metadata"], self._api
@@ -365,14 +369,13 @@ def spec(
   The pod's cgroup bounds memory, but its kernel kills the whole container: the
   server is told to be first, as if it were alone.
   """
-  return manifests.pod_spec(
-      cluster,
-      bounds,
-      (base.WORKSPACE, "/tmp", *folders, "/run/sandbox"),
-      user,
-      server,
-      served.server_arguments(bounds, now, folders, mount=False, forward=forward),
+  arguments = served.server_arguments(
+      bounds, now, folders, mount=False, forward=forward
   )
+  if not cluster.counted_alone:  # the pods of a node would be counted together
+    arguments = [a for a in arguments if not a.startswith("--limit=nproc=")]
+  paths = (base.WORKSPACE, "/tmp", *folders, "/run/sandbox")
+  return manifests.pod_spec(cluster, bounds, paths, user, server, arguments)
 
 
 def check(**options: str) -> None:
