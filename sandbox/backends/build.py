@@ -1,4 +1,4 @@
-"""The sandboxes' server, built from server.c once per source and machine.
+"""The sandboxes' server, built from server.c and its parts once per source and machine.
 
 The result is static and needs nothing inside a sandbox or an image. Building
 is atomic: many processes may ask at once, and each gets a whole file.
@@ -26,7 +26,8 @@ _SECONDS = 120.0
 @cache
 def server_binary() -> Path:
   """The server; `UserError` with what to install where it can't be built."""
-  source = _SOURCE.read_bytes()
+  parts = sorted(_SOURCE.with_suffix("").glob("*.c"))
+  source = b"".join(part.read_bytes() for part in (_SOURCE, *parts))
   kind = " ".join((*_FLAGS, platform.machine())).encode()
   name = f"server-{hashlib.sha256(source + kind).hexdigest()[:16]}"
   folder = _folder()
