@@ -44,6 +44,7 @@ class KubernetesApi:
     most: pods that were there at once, at the most.
     image_missing, unschedulable, start_error: pods made now stay so.
     network: whether pods reach the host's network.
+    hurry: how much faster the clock of nodes goes that ends pods.
     mutate: changes the spec of each pod before it is kept.
     claim_uid: the claim that pods of pools say they are of; empty is the truth.
     pool_lies: claims turn ready though their pod is already gone.
@@ -59,7 +60,7 @@ class KubernetesApi:
     self.start_error = self.pool_lies = self.node_lost = False
     self.mutate, self.claim_uid = None, ""
     self.said = "an etcd leader is being elected"
-    self.start_seconds = 0.0
+    self.start_seconds, self.hurry = 0.0, 1.0
     self.objects: dict[str, dict[str, dict]] = defaultdict(dict)  # kind -> name
     self.pods: dict[str, Pod] = {}
     self.pools: dict[str, list[dict]] = {}  # template spec of each pool

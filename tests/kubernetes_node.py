@@ -77,7 +77,7 @@ class Pod:
           asyncio.ensure_future(self._pump(1, self.process.stdout)),
           asyncio.ensure_future(self._pump(2, self.process.stderr)),
       ]
-      seconds = spec.get("activeDeadlineSeconds")
+      seconds = spec.get("activeDeadlineSeconds", 1e6) / self.api.hurry
       try:
         await asyncio.wait_for(asyncio.shield(self.process.wait()), seconds)
       except TimeoutError:

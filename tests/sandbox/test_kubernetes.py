@@ -21,7 +21,7 @@ import pytest
 from clawgym_jax.contracts.errors import UserError
 from sandbox.backends import Bounds, SandboxLost
 from sandbox.backends.kubernetes import Cluster, KubernetesSandbox, check, reap_pods
-from sandbox.backends.kubernetes import manifests, sandbox as backend
+from sandbox.backends.kubernetes import manifests, owners, sandbox as backend
 from tests import docs, kubernetes_node
 from tests.conftest import ROOT
 
@@ -65,7 +65,7 @@ def the_pod(api):
 
 def wanted_pod(cluster=QUICK, folders=("/checks",), user=20_001):
   server, expires = manifests.Server(b"server"), 1_800_000_000
-  meta = manifests.metadata("sandbox-1", "run 1/ü", backend.controller(), expires)
+  meta = manifests.metadata("sandbox-1", "run 1/ü", owners.controller(), expires)
   return manifests.pod(backend.spec(cluster, BOUNDS, folders, user, server), meta)
 
 
@@ -138,7 +138,7 @@ def test_a_run_is_on_its_pods(api):
   async def body(sandbox):
     meta = the_pod(api)["metadata"]
     assert meta["labels"][manifests.RUN] == "run-7"
-    assert not backend.orphaned(meta["annotations"][manifests.CONTROLLER])
+    assert not owners.orphaned(meta["annotations"][manifests.CONTROLLER])
     life = int(meta["annotations"][manifests.EXPIRES]) - time.time()
     assert 60 < life < 75
     assert api.token not in str(api.objects)
@@ -225,14 +225,14 @@ def test_a_lifetime_ends_the_pod_and_says_so(api):
 @pytest.mark.parametrize("how", ["killed", "hung"])
 def test_p36_a_dead_client_leaves_nothing_running(api, how):
   """By the stream's end; where the server does not see that, by the deadline."""
-  life = 600 if how == "killed" else 1
+  api.hurry = 160.0 if how == "hung" else 1.0  # 4 seconds of 640
   program = (
       "import asyncio\n"
       "import kubernetes.aio\n"
       "from sandbox.backends import Bounds, open_sandbox\n"
       "async def main():\n"
-      f"  bounds = Bounds(boot_seconds=3, lifetime_seconds={life})\n"
-      "  backend = 'kubernetes?boot_seconds=3&probe_network=false'\n"
+      "  bounds = Bounds(boot_seconds=40, lifetime_seconds=600)\n"
+      "  backend = 'kubernetes?boot_seconds=40&probe_network=false'\n"
       "  s = open_sandbox(backend, bounds=bounds)\n"
       "  await s.start({'a': b'1'})\n"
       "  await s.exec('setsid sleep 1000 &')\n"
@@ -268,10 +268,10 @@ def children(pid):
 def test_reaping_leaves_others_alone(api):
   async def body(sandbox):
     other = "0a1b:4026531836:1:1"  # of another machine
-    gone = backend.controller().rpartition(":")[0] + ":1"  # a process that was here
+    gone = owners.controller().rpartition(":")[0] + ":1"  # a process that was here
     for name, controller, life in (
         ("theirs", other, 100), ("theirs-over", other, -1000), ("dead", gone, 100),
-        ("mine-over", backend.controller(), -1000),
+        ("mine-over", owners.controller(), -1000),
     ):  # fmt: skip
       meta = manifests.metadata(name, "run", controller, int(time.time() + life))
       api.put("pods", {"metadata": meta, "spec": {}})

@@ -5,11 +5,7 @@ asks. The official client is imported when a sandbox starts, not before.
 """
 
 from sandbox.backends.kubernetes.manifests import Cluster
-from sandbox.backends.kubernetes.sandbox import (
-    OPTIONS,
-    KubernetesSandbox,
-    check,
-    reap_pods,
-)
+from sandbox.backends.kubernetes.owners import reap_pods
+from sandbox.backends.kubernetes.sandbox import OPTIONS, KubernetesSandbox, check
 
 __all__ = ["OPTIONS", "Cluster", "KubernetesSandbox", "check", "reap_pods"]

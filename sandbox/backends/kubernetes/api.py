@@ -149,6 +149,24 @@ class Api:
         raise
       return await self.call("GET", _join(path, body["metadata"]["name"]))
 
+  async def delete(self, path: str, **options: Any) -> None:
+    """Deletes the object, unless it is gone already."""
+    body = {"apiVersion": "v1", "kind": "DeleteOptions", **options}
+    try:
+      await self.call("DELETE", path, body)
+    except Refused as error:
+      if error.status != 404:
+        raise
+
+  async def exists(self, path: str) -> bool:
+    try:
+      await self.call("GET", path)
+    except Refused as error:
+      if error.status == 404:
+        return False
+      raise
+    return True
+
   async def watch(
       self, path: str, made: Manifest
   ) -> AsyncIterator[tuple[str, Manifest]]:

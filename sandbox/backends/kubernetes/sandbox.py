@@ -18,7 +18,6 @@ import contextlib
 import dataclasses
 import itertools
 import logging
-import os
 import secrets
 import shlex
 import time
@@ -42,7 +41,7 @@ from sandbox.backends.kubernetes.api import (
     release,
 )
 from sandbox.backends.kubernetes.manifests import Cluster, Manifest, Server
-from sandbox.backends.labels import process_start
+from sandbox.backends.kubernetes.owners import controller
 from sandbox.backends.served import Reader, ServedSandbox, Writer
 
 OPTIONS = tuple(f.name for f in dataclasses.fields(Cluster))
@@ -52,7 +51,6 @@ _users = itertools.count(secrets.randbelow(manifests.USERS))
 _END_SECONDS = 20.0
 _FORCE_SECONDS = 10.0  # then the pod's node is taken for lost
 _PROBE_PAUSE = 1.0  # seconds
-_EXPIRED_SECONDS = 120.0  # a pod's life begins when it runs, not when it is made
 # Of a claim: its controller does not try again.
 _FINAL = {
     "ClaimExpired", "EnvVarsInjectionRejected", "InvalidMetadata", "SandboxExpired",
@@ -306,18 +304,18 @@ class KubernetesSandbox(ServedSandbox):
     if not self._making.cancelled():
       self._making.exception()  # it was raised, or nobody wants it any more
     if self._cluster.warm_pool:
-      await _delete(api, api.custom(manifests.CLAIMS, self._name), {})
+      await api.delete(api.custom(manifests.CLAIMS, self._name))
       paths = [api.custom(manifests.CLAIMS, self._name)]
       paths += [api.path("pods", self._pod)] if self._pod else []
     else:
       paths = [api.path("pods", self._name)]
       # Not 0, with which the API forgets a pod that its node still runs.
-      await _delete(api, paths[0], {"gracePeriodSeconds": 1})
+      await api.delete(paths[0], gracePeriodSeconds=1)
     started, pause = time.monotonic(), 0.02
     for path in paths:
-      while await _exists(api, path):
+      while await api.exists(path):
         if time.monotonic() > started + _FORCE_SECONDS and "/pods/" in path:
-          await _delete(api, path, {"gracePeriodSeconds": 0})
+          await api.delete(path, gracePeriodSeconds=0)
         await asyncio.sleep(pause)
         pause = min(2 * pause, 1.0)
 
@@ -396,63 +394,6 @@ def check(**options: str) -> None:
   asyncio.run(ask())
 
 
-async def reap_pods(cluster: Cluster) -> dict[str, int]:
-  """Deletes pods whose life is over or whose controller is gone.
-
-  A pod whose controller lives, or ran on another machine and may live, is kept
-  until it expires, whatever run it is of. Counts removed, kept and refused.
-  """
-  counts = {"removed": 0, "kept": 0, "refused": 0}
-  async with connected(cluster) as api:
-    kinds = [api.path("pods")]
-    if api.cluster.warm_pool:
-      kinds.append(api.custom(manifests.CLAIMS))
-    for kind in kinds:
-      query = {"labelSelector": f"{manifests.MARK}=true"}
-      try:
-        found = await api.call("GET", kind, query=query)
-      except Refused as error:
-        why = error.explained("dead pods were not looked for")
-        raise why if isinstance(why, UserError) else UserError(str(why)) from None
-      for item in found["items"]:
-        meta = item["metadata"]
-        notes = meta.get("annotations", {})
-        expires = notes.get(manifests.EXPIRES, "")
-        if not expires.isdigit() or meta.get("ownerReferences"):
-          continue  # a warm pool's: its controller looks after it
-        over = time.time() > int(expires) + _EXPIRED_SECONDS
-        if not over and not orphaned(notes.get(manifests.CONTROLLER, "")):
-          counts["kept"] += 1
-          continue
-        try:
-          await _delete(api, f"{kind}/{meta['name']}", {})
-          counts["removed"] += 1
-        except Refused:
-          counts["refused"] += 1
-  return counts
-
-
-def controller() -> str:
-  """This process among those of all machines and boots."""
-  pid = os.getpid()
-  return f"{_machine()}:{pid}:{process_start(pid)}"
-
-
-def orphaned(text: str) -> bool:
-  """Whether the controller `text` is gone; False where this machine can't tell."""
-  machine, _, process = text.rpartition(":")[0].rpartition(":")
-  started = text.rpartition(":")[2]
-  if machine != _machine() or not process.isdigit() or not started.isdigit():
-    return False
-  return process_start(int(process)) != int(started)
-
-
-def _machine() -> str:
-  """Of this boot and PID namespace; a PID means something only within both."""
-  boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-  return f"{boot}:{os.readlink('/proc/self/ns/pid').strip('pid:[]')}"
-
-
 def server_of(cluster: Cluster) -> Server:
   if cluster.server:
     return Server(b"", cluster.server)
@@ -497,25 +438,6 @@ async def _ensure(api: Api, path: str, body: Manifest) -> Manifest:
     if error.status != 404:
       raise
   return await api.create(path, body)
-
-
-async def _delete(api: Api, path: str, options: Manifest) -> None:
-  body = {"apiVersion": "v1", "kind": "DeleteOptions", **options}
-  try:
-    await api.call("DELETE", path, body)
-  except Refused as error:
-    if error.status != 404:
-      raise
-
-
-async def _exists(api: Api, path: str) -> bool:
-  try:
-    await api.call("GET", path)
-  except Refused as error:
-    if error.status == 404:
-      return False
-    raise
-  return True
 
 
 def _ended(pod: Manifest) -> bool:
