@@ -304,7 +304,7 @@ def test_an_attempt_that_was_given_to_another_is_stopped(tmp_path, monkeypatch):
     async with Processes(2) as executor:
       stealing = asyncio.create_task(steal())
       await run_attempts(
-          pool, "eval", load("oracle"), owner="me", concurrency=2,
+          pool, "eval", load("oracle"), owner="me", concurrency=1,
           executor=executor, finished=finished.append,
       )  # fmt: skip
       await stealing
@@ -313,6 +313,33 @@ def test_an_attempt_that_was_given_to_another_is_stopped(tmp_path, monkeypatch):
   (only,) = pool.trajectories("eval")
   assert only.attempt == 1 and only.outcome.score == 0.5
   assert finished == [] and pool.dropped("eval") == {"lease expired": 1}
+
+
+def test_lost_sandboxes_are_made_again_within_bounds(tmp_path):
+  slow_tasks(tmp_path / "tasks", 1, 51)
+  pool = Pool.open(f"sqlite:///{tmp_path}/pool.db")
+  pool.add_group("g", "eval", tmp_path / "tasks" / "t0", 1)
+  killed = []
+
+  async def kill():
+    while len(killed) < 4:
+      await asyncio.sleep(0.05)
+      box = worker_with(os.getpid(), "sleep 51")  # here the sandbox's own process
+      if box and box not in killed:
+        os.kill(box, signal.SIGKILL)
+        killed.append(box)
+
+  async def whole():
+    killing = asyncio.create_task(kill())
+    await run_attempts(pool, "eval", load("oracle"), owner="me", concurrency=2)
+    killing.cancel()
+
+  asyncio.run(asyncio.wait_for(whole(), 60))
+  (only,) = pool.trajectories("eval")
+  assert len(killed) == 3 and only.attempt == 2
+  dropped = pool.dropped("eval")
+  assert sum(dropped.values()) == 3
+  assert all(cause.startswith("sandbox_lost") for cause in dropped)
 
 
 def test_a_failure_of_the_run_is_said_as_it_is(tmp_path):
