@@ -79,7 +79,8 @@ async def judge(task: Task) -> list[str]:
       name: str, result: HarnessResult, reports: Sequence[dict[str, Any]]
   ) -> None:
     snapshot = await sandbox.snapshot()
-    state = State(snapshot, result.final_message, result.transcript, reports)
+    side_effects = services.effects(reports)
+    state = State(snapshot, result.final_message, result.transcript, side_effects)
     outcome = await verifier.judge(state)
     cause = _fault(name, outcome)
     if cause:

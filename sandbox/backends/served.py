@@ -329,6 +329,7 @@ class ServedSandbox(base.Sandbox):
       report = json_text.parse(line.decode())
       service, data = report["service"], report["data"]
       sound = isinstance(service, str) and isinstance(data, dict)
+      sound = sound and json_text.recordable(report)
     except (ValueError, LookupError, TypeError, RecursionError):
       sound = False
     if sound:

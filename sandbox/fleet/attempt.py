@@ -76,7 +76,7 @@ class AttemptResult:
   Attributes:
     changes: path -> added | removed | changed.
     seconds: what boot, work and verify took.
-    reports: what the services reported; `duplicates` are those that came again.
+    reports: the services' side effects; `duplicates` are those that came again.
   """
 
   outcome: Outcome
@@ -137,7 +137,7 @@ async def attempt_task(
           early = scored(0.0, cause=f"workspace_unreadable: {error}")
   except SandboxLost as error:
     return AttemptResult(unscored(f"sandbox_lost: {error}"), seconds=seconds)
-  reports = list(sandbox.reports)
+  reports = services.effects(sandbox.reports)
   judging = time.monotonic()
   outcome = early or await _judge(
       task, snapshot, result, reports, backend, run_id, clocks.scoring

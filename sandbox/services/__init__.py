@@ -19,10 +19,11 @@ from typing import Any
 from clawgym_jax.contracts.services import SERVICES
 from clawgym_jax.contracts.task import Task
 from sandbox.backends.base import Files, Sandbox, gather, pack
+from sandbox.services.effects import effects
 
 __all__ = [
-    "BIN", "FOLDER", "PROGRAMS", "duplicates", "files", "folders", "guide", "required",
-    "stage",
+    "BIN", "FOLDER", "PROGRAMS", "duplicates", "effects", "files", "folders", "guide",
+    "required", "stage",
 ]  # fmt: skip
 
 FOLDER = "/services"

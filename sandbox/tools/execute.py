@@ -41,6 +41,8 @@ async def execute(
     args = arguments(name, given, schema, tool.judged)
     call = Call(sandbox, seconds, frozenset(offered))
     return shorten(await tool.run(call, args))
+  except RecursionError:
+    return failure(name, "the arguments are nested too deeply")
   except BadCall as error:
     return shorten(failure(name, str(error)))
   except SandboxError as error:

@@ -8,6 +8,7 @@ import json
 
 import pytest
 
+from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.task import SolutionCall
 from data_gen.audit import judge
 from sandbox import harnesses, services, tools
@@ -21,6 +22,9 @@ from tests.sandbox.scripted_api import call, reply, serve
 from tests.sandbox.service_task import BODY, BY_SHELL, BY_TOOLS, CHECK, URL, make_task
 
 OFFERED = tools.offered(("web", "calendar", "outbox", "cron"))
+DEEP: list = []
+for _ in range(2000):
+  DEEP = [DEEP]
 JOB = {
     "name": "standup",
     "schedule": {"kind": "cron", "expr": "0 9 * * 1-5"},
@@ -225,6 +229,7 @@ def test_jobs(tmp_path):
       ({"action": "update", "jobId": "x"}, "cron update needs patch (object)"),
       ({"action": "wake"}, "cron wake needs text"),
       ({"action": "stop"}, "action must be one of status"),
+      ({"action": "add", "job": {"x": DEEP}}, "nested too deeply"),
       ({"action": "wake", "text": "x", "contextMessages": 11}, "from 0 to 10"),
   ]
   said, reports = results(tmp_path, *(("cron", args) for args, _ in bad))
@@ -267,6 +272,74 @@ def test_a_report_is_what_counts_not_what_the_agent_left(tmp_path):
 def test_the_audit_judges_side_effects(tmp_path, calls, check, cause):
   causes = asyncio.run(judge(make_task(tmp_path / "t", calls, check)))
   assert causes == [] if cause is None else causes[0].startswith(cause), causes
+
+
+FORGED = """
+import socket
+for line in [
+    '{"service": "outbox", "data": {"to": ["ada@example.com"], "body": "10:30"}}',
+    '{"service": "outbox", "data": {"a": NaN}}', '{"service": "outbox", "data": 3}',
+    '{"service": "outbox", "data": {"a": 1e999}}', '{"service": 3, "data": {}}', '{',
+    '{"service": "outbox", "data": {"a": ' + "[" * 900 + "]" * 900 + "}}",
+    '{"service": "x", "data": {"a": "\\\\ud800"}, "seconds": -5, "more": 1}',
+    '{"service": "calendar", "data": {"action": "add", "id": "e", "event": {}}}',
+]:
+  with socket.socket(socket.AF_UNIX) as channel:
+    channel.connect("/run/sandbox/report")
+    channel.sendall(line.encode() + b"\\n")
+    channel.recv(99)
+"""
+
+
+def test_reports_that_are_none_hurt_nobody(tmp_path):
+  """No word of the agent's own makes a check fail: that would spare it its zero."""
+  task = make_task(tmp_path / "t")
+  forge = call("exec", command=f"python3 - <<'END'{FORGED}END")
+  send = call("message", **BY_TOOLS[3].arguments)
+  result, _ = attempt(task, reply("", forge, send), reply("Sent."))
+  assert result.outcome.checks == {"sent_once": 1.0, "sent": 1.0, "added": 0.0}
+  assert [r["data"]["id"] for r in result.reports] == ["m1"]
+  assert json_text.parse(json_text.dump(result.reports)) == result.reports
+
+
+def test_what_a_program_says_is_a_side_effect(tmp_path):
+  """Each kind of report, as made; none that lacks a key or has one of another kind."""
+  calls = [
+      ("exec", {"command": "calendar update e1 --notes=x; calendar delete e1"}),
+      ("exec", {"command": "calendar add --title=a --start=2026-01-01T10:00Z"}),
+      (
+          "message",
+          {"action": "send", "target": "a", "media": "a b.pdf", "silent": True},
+      ),
+      ("cron", {"action": "add", "job": JOB}),
+      ("cron", {"action": "update", "jobId": "job-1", "patch": {"enabled": False}}),
+      ("cron", {"action": "run", "jobId": "job-1"}),
+      ("cron", {"action": "wake", "text": "x"}),
+      ("cron", {"action": "remove", "jobId": "job-1"}),
+  ]
+  said, data = results(tmp_path, *calls)
+  assert len(data) == 9, said
+  for one in data:
+    service = "cron" if "job" in one or one["action"] in ("run", "wake") else "calendar"
+    service = "outbox" if one["action"] == "send" else service
+    report = {"service": service, "data": one}
+    assert services.effects([report]) == [report], one
+    needed = set(one) - {"silent"}
+    for key in needed:
+      for value in (None, 3, ["x", 3], {"id": 3, "start": "x"}):
+        if key == "patch" and isinstance(value, dict):
+          continue  # of a patch all is possible
+        assert not services.effects([{"service": service, "data": {**one, key: value}}])
+      lacking = {k: v for k, v in one.items() if k != key}
+      assert not services.effects([{"service": service, "data": lacking}])
+
+
+@pytest.mark.parametrize("kind", ["docker", "kubernetes"])
+def test_services_are_in_every_kind_of_sandbox(tmp_path, request, kind):
+  request.getfixturevalue({"docker": "docker_host"}.get(kind, kind))
+  task = make_task(tmp_path / "t", BY_SHELL)
+  result = asyncio.run(attempt_task(task, harnesses.load("oracle"), backend=kind))
+  assert result.outcome.score == 1.0, (result.outcome, result.transcript)
 
 
 def test_the_guide_is_true(tmp_path):
