@@ -76,7 +76,7 @@ def check(
   daemon = _daemon(_host())
   daemon.check(runtime)
   try:
-    daemon.volumes(image)
+    daemon.image(image)
   except docker.errors.ImageNotFound:
     if image == DEFAULT_IMAGE:
       do = "make it with: python -m sandbox.backends.docker_image"
@@ -167,7 +167,7 @@ class DockerSandbox(ServedSandbox):
     if full:
       raise SandboxLost(full)
     try:
-      config = self._config(daemon.volumes(self._settings["image"]))
+      config = self._config(daemon.image(self._settings["image"]))
       self._created = _threads.submit(
           daemon.client.create_container_from_config, config, self._name
       )
@@ -209,17 +209,19 @@ class DockerSandbox(ServedSandbox):
             return True
     return False
 
-  def _config(self, volumes: tuple[str, ...]) -> dict[str, Any]:
+  def _config(self, image: dict[str, Any]) -> dict[str, Any]:
     """The body of docker's request for a container."""
     settings, bounds = self._settings, self._bounds
     uid = _FIRST_UID + secrets.randbelow(_UIDS)
+    volumes = image.get("Volumes") or ()  # on the host's disk, without a bound
     folders = base.WORKSPACE, "/tmp", "/dev/shm", *settings["folders"], *volumes
     size, inodes = bounds.disk, bounds.inodes
-    tmpfs = {path: _tmpfs(size, inodes, uid) for path in folders}
+    tmpfs = {path: self._daemon.tmpfs(size, inodes, uid) for path in folders}
     # Files in tmpfs are memory of the container, and none of its processes'.
     memory = bounds.memory + _SERVER_MEMORY
     memory += len(tmpfs) * (size + inodes * _INODE_MEMORY)
-    tmpfs["/run/sandbox"] = _tmpfs(64 << 10, 16, uid)  # the socket for reports
+    # The socket for reports.
+    tmpfs["/run/sandbox"] = self._daemon.tmpfs(64 << 10, 16, uid)
     mark = label(settings["run_id"], bounds.lifetime_seconds)
     arguments = served.server_arguments(
         bounds,
@@ -240,7 +242,7 @@ class DockerSandbox(ServedSandbox):
         "Hostname": "sandbox",
         "User": f"{uid}:{uid}",
         "WorkingDir": "/",
-        "Healthcheck": {"Test": ["NONE"]},
+        **({"Healthcheck": {"Test": ["NONE"]}} if image.get("Healthcheck") else {}),
         "StopSignal": "SIGKILL",  # process 1 hears no other; a daemon that ends sends it
         "Tty": False,
         "OpenStdin": True,
@@ -281,12 +283,12 @@ class _Daemon:
   client: docker.APIClient
   socket: str
   info: dict[str, Any]
+  podman: bool
 
   @cache
-  def volumes(self, image: str) -> tuple[str, ...]:
-    """What the image would have as volumes, which nothing bounds."""
-    config = self.client.inspect_image(image)["Config"] or {}
-    return tuple(config.get("Volumes") or ())
+  def image(self, name: str) -> dict[str, Any]:
+    """What a container of the image would be like, unless told otherwise."""
+    return self.client.inspect_image(name)["Config"] or {}
 
   def check(self, runtime: str) -> None:
     """Raises `UserError` where it can't bound or isolate as it must."""
@@ -316,6 +318,13 @@ class _Daemon:
     if free >= _FREE_DISK:
       return ""
     return f"{root} of the docker daemon has {free >> 20} MiB left, {_FREE_DISK >> 20} needed"
+
+  def tmpfs(self, size: int, inodes: int, uid: int) -> str:
+    """Mount options. Podman knows no bound of inodes: their memory bounds them."""
+    options = f"rw,exec,nosuid,nodev,size={size}"
+    if self.podman:
+      return f"{options},mode=1777,notmpcopyup"
+    return f"{options},nr_inodes={inodes},uid={uid},gid={uid},mode=0755"
 
   def limits(self) -> dict[str, str]:
     group = f"cgroup v{self.info.get('CgroupVersion') or 1}"
@@ -365,7 +374,8 @@ async def _attach(
       raise OSError("the daemon hung up on an attach") from error
     status = head.split(b" ", 2)[1]
     if status not in (b"101", b"200"):
-      raise OSError(f"the daemon refused an attach: {head.decode(errors='replace')}")
+      said = (await reader.read(4096)).decode(errors="replace").strip()
+      raise OSError(f"the daemon refused an attach: {said}")
   except BaseException:
     writer.close()
     raise
@@ -423,6 +433,7 @@ def _daemon(host: str) -> _Daemon:
   try:
     client = docker.APIClient(host, timeout=_CHECK_SECONDS)
     info = client.info()
+    parts = client.version().get("Components") or ()
   except _ERRORS as error:
     raise UserError(
         f"no docker daemon answers at {host} ({error}). Start it (apt install"
@@ -431,7 +442,8 @@ def _daemon(host: str) -> _Daemon:
         " DOCKER_HOST=unix:///PATH"
     ) from None
   client.timeout = _CALL_SECONDS
-  return _Daemon(client, socket, info)
+  podman = any("podman" in part.get("Name", "").lower() for part in parts)
+  return _Daemon(client, socket, info, podman)
 
 
 def _memory_kills(client: docker.APIClient, container: str, since: float) -> int:
@@ -455,10 +467,3 @@ def _passwd() -> Path:
   part.chmod(0o644)
   part.replace(path)
   return path
-
-
-def _tmpfs(size: int, inodes: int, uid: int) -> str:
-  return (
-      f"rw,exec,nosuid,nodev,size={size},nr_inodes={inodes},"
-      f"uid={uid},gid={uid},mode=0755"
-  )

@@ -34,7 +34,7 @@ _IMAGE = flags.DEFINE_string("image", DEFAULT_IMAGE, "Name of the image, with a 
 
 _SEEDS = ("python3", "mawk", "procps")
 _DPKG = Path("/var/lib/dpkg")
-_FOLDERS = ("dev", "etc", "proc", "run", "sys", "tmp", "usr", "var", "workspace")
+_FOLDERS = ("dev", "etc", "proc", "run", "sys", "tmp", "usr", "var")
 _LINKS = ("bin", "sbin", "lib", "lib32", "lib64")
 _LEFT_OUT = re.compile(
     r"/usr/share/(doc|man|info|locale|lintian|bug|i18n|bash-completion|dpkg)(/|$)"
@@ -113,7 +113,7 @@ def files(packages: Iterable[str]) -> list[str]:
 
 def _fill(tar: tarfile.TarFile, paths: list[str]) -> None:
   for name in _FOLDERS:
-    tar.addfile(_entry(name, tarfile.DIRTYPE, 0o755))
+    tar.addfile(_entry(name, tarfile.DIRTYPE, 0o1777 if name == "tmp" else 0o755))
   for name in _LINKS:
     if os.path.islink(f"/{name}"):
       link = _entry(name, tarfile.SYMTYPE, 0o777)

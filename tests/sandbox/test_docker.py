@@ -324,6 +324,7 @@ def test_an_image_of_packages_that_are_not_here():
     docker_image.closure(["no-such-package"])
 
 
+@pytest.mark.slow
 def test_the_guide(docker_host, tmp_path):
   for block in docs.blocks("sandboxes.md"):
     docs.run_block(block, tmp_path)
