@@ -7,7 +7,6 @@ replaced when the next one comes. Workers are spawned, never forked.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import multiprocessing
 import os
@@ -43,21 +42,23 @@ class Processes(Executor):
     self._workers: list[_Worker] = []
 
   async def __aexit__(self, *exception: object) -> None:
-    await asyncio.gather(*(worker.close() for worker in self._workers))
+    await asyncio.gather(*(each.close() for each in self._workers))
 
   async def run(self, job: Job, *, alone: bool = False) -> AttemptResult:
-    if not alone:
-      return await self._least_loaded().run(job)
-    lone = _Worker()
     try:
-      return await lone.run(job)
+      chosen = _Worker() if alone else self._least_loaded()
+    except OSError as error:
+      raise WorkerLost(f"a worker process can't be started: {error}") from None
+    try:
+      return await chosen.run(job)
     finally:
-      await lone.close()
+      if alone:
+        await chosen.close()
 
   def _least_loaded(self) -> _Worker:
-    self._workers = [worker for worker in self._workers if not worker.ended]
-    living = [worker for worker in self._workers if worker.lost is None]
-    least = min(living, key=lambda worker: worker.load, default=None)
+    self._workers = [each for each in self._workers if not each.ended]
+    living = [each for each in self._workers if each.lost is None]
+    least = min(living, key=lambda each: each.load, default=None)
     if least is None or (least.load and len(living) < self._count):
       least = _Worker()
       self._workers.append(least)
@@ -83,6 +84,9 @@ class _Worker:
     )
     try:
       self._process.start()
+    except OSError:
+      ours.close()
+      raise
     finally:
       signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
       theirs.close()
@@ -128,28 +132,21 @@ class _Worker:
 
   async def _listen(self) -> None:
     reader, writer = await asyncio.shield(self._connection)
-    silent = 0
-    with contextlib.suppress(asyncio.IncompleteReadError, OSError):
-      while silent < _SILENT_TIMES:
-        try:
-          async with asyncio.timeout(_SILENT_SECONDS):
-            number, result = await worker.receive(reader)
-        except TimeoutError:
-          silent += 1
-          continue
-        silent = 0
-        future = self._waiting.get(number)
-        if future is not None and not future.done():
-          future.set_result(result)
-    hung = silent == _SILENT_TIMES
+    fault = None
+    try:
+      fault = await self._pass_on(reader)
+    except (asyncio.IncompleteReadError, OSError):
+      pass  # it ended
+    except Exception as error:  # pickle raises anything
+      fault = f"sent what can't be read: {type(error).__name__}: {error}"
     self.lost = self.lost or "a worker process ended"  # nothing new for it
-    if hung:
+    if fault is not None:
       self._process.kill()
     writer.close()
     await asyncio.to_thread(self._end)
     code = self._process.exitcode
-    if hung:
-      self.lost = f"a worker process said nothing for {silent * _SILENT_SECONDS:g} s"
+    if fault is not None:
+      self.lost = f"a worker process {fault}"
     elif code < 0:
       self.lost = f"a worker process was ended by {signal.Signals(-code).name}"
     else:
@@ -158,6 +155,27 @@ class _Worker:
       if not future.done():
         future.set_exception(WorkerLost(self.lost))
         future.exception()  # one that was given up has nobody to fetch it
+
+  async def _pass_on(self, reader: asyncio.StreamReader) -> str:
+    """Hands out results until the worker is silent; then says so."""
+    silent = 0
+    reading = asyncio.create_task(worker.receive(reader))
+    try:
+      while silent < _SILENT_TIMES:
+        # Never cancelled in the middle: half a frame must not be lost.
+        done, _ = await asyncio.wait({reading}, timeout=_SILENT_SECONDS)
+        if not done:
+          silent += 1
+          continue
+        silent = 0
+        number, result = reading.result()
+        reading = asyncio.create_task(worker.receive(reader))
+        future = self._waiting.get(number)
+        if future is not None and not future.done():
+          future.set_result(result)
+    finally:
+      reading.cancel()
+    return f"said nothing for {silent * _SILENT_SECONDS:g} s"
 
   def _end(self) -> None:
     self._process.join(_END_SECONDS)
