@@ -29,7 +29,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import docker
 import docker.errors
@@ -52,6 +52,7 @@ _EVENT_SECONDS = 0.1  # until the daemon has heard of what the kernel did
 _EXPIRED_SECONDS = 120.0  # a life begins after the boot, the label's before it
 _FREE_DISK = 512 << 20
 _SERVER_MEMORY = 32 << 20  # what the server and the kernel take for themselves
+_SERVER_FILES = 1024
 _INODE_MEMORY = 2 << 10
 # A user each: the kernel counts pipes, watches and queues by user, so that one
 # sandbox could use up another's. Below 65,536, as rootless daemons map no more.
@@ -155,19 +156,14 @@ class DockerSandbox(ServedSandbox):
     """The container's."""
     return self._name
 
-  async def start(self, files: base.Files | Path = {}) -> Self:
-    settings = self._settings
-    ready = _prepare, _host(), settings["image"], settings["runtime"]
-    self._daemon = await asyncio.wrap_future(_threads.submit(*ready))
-    return await super().start(files)
-
   async def _connect(self) -> tuple[Reader, Writer]:
-    daemon = self._daemon
+    image, runtime = self._settings["image"], self._settings["runtime"]
+    self._daemon = daemon = await _call(_prepare, _host(), image, runtime)
     full = daemon.full()
     if full:
       raise SandboxLost(full)
     try:
-      config = self._config(daemon.image(self._settings["image"]))
+      config = self._config(daemon.image(image))
       self._created = _threads.submit(
           daemon.client.create_container_from_config, config, self._name
       )
@@ -222,6 +218,7 @@ class DockerSandbox(ServedSandbox):
     memory += len(tmpfs) * (size + inodes * _INODE_MEMORY)
     # The socket for reports.
     tmpfs["/run/sandbox"] = self._daemon.tmpfs(64 << 10, 16, uid)
+    files = bounds.open_files + _SERVER_FILES
     mark = label(settings["run_id"], bounds.lifetime_seconds)
     arguments = served.server_arguments(
         bounds,
@@ -243,7 +240,7 @@ class DockerSandbox(ServedSandbox):
         "User": f"{uid}:{uid}",
         "WorkingDir": "/",
         **({"Healthcheck": {"Test": ["NONE"]}} if image.get("Healthcheck") else {}),
-        "StopSignal": "SIGKILL",  # process 1 hears no other; a daemon that ends sends it
+        "StopSignal": "SIGKILL",  # a daemon that ends waits for what others do
         "Tty": False,
         "OpenStdin": True,
         "StdinOnce": True,  # the server ends with the one that speaks to it
@@ -264,12 +261,12 @@ class DockerSandbox(ServedSandbox):
             "NanoCpus": int(settings["cpus"] * 1e9),
             "Ulimits": [
                 {"Name": name, "Soft": value, "Hard": value}
-                for name, value in {"core": 0, "nofile": 4096}.items()
+                for name, value in {"core": 0, "nofile": files}.items()
             ],
             "Tmpfs": tmpfs,
             "Mounts": [
-                {"Type": "bind", "Source": str(source), "Target": target, "ReadOnly": True}
-                for target, source in mounts.items()
+                {"Type": "bind", "Source": str(at), "Target": target, "ReadOnly": True}
+                for target, at in mounts.items()
             ],
             **({"Runtime": settings["runtime"]} if settings["runtime"] else {}),
         },
@@ -301,7 +298,8 @@ class _Daemon:
         )
     if not any("seccomp" in option for option in info.get("SecurityOptions") or ()):
       raise UserError("this docker daemon has no seccomp; use one that has")
-    if runtime and runtime not in info.get("Runtimes", {}):
+    named = runtime.startswith("io.containerd.")  # a shim's, which no list has
+    if runtime and not named and runtime not in info.get("Runtimes", {}):
       known = ", ".join(sorted(info.get("Runtimes", {})))
       raise UserError(
           f"this docker daemon has no runtime {runtime!r}, only {known}; add it to"
@@ -317,7 +315,8 @@ class _Daemon:
       return ""
     if free >= _FREE_DISK:
       return ""
-    return f"{root} of the docker daemon has {free >> 20} MiB left, {_FREE_DISK >> 20} needed"
+    needed = _FREE_DISK >> 20
+    return f"{root} of the docker daemon has {free >> 20} MiB left, {needed} needed"
 
   def tmpfs(self, size: int, inodes: int, uid: int) -> str:
     """Mount options. Podman knows no bound of inodes: their memory bounds them."""

@@ -196,7 +196,11 @@ def test_reaping_removes_what_is_over_and_nothing_else(docker_host, monkeypatch)
     assert len(client.volumes()["Volumes"]) == 3
     # The first start of a process reaps, too.
     client.create_container_from_config(
-        {"Image": docker.DEFAULT_IMAGE, "Cmd": ["true"], "Labels": {docker.LABEL: dead}},
+        {
+            "Image": docker.DEFAULT_IMAGE,
+            "Cmd": ["true"],
+            "Labels": {docker.LABEL: dead},
+        },
         "dead",
     )
     code = "import asyncio; from sandbox.backends import open_sandbox as o\n"
@@ -319,7 +323,8 @@ def test_options_are_part_of_a_backend_s_name():
 
 
 def test_an_image_of_packages_that_are_not_here():
-  assert {"bash", "coreutils", "libc6", "python3"} <= set(docker_image.closure(["python3"]))
+  found = docker_image.closure(["python3"])
+  assert {"bash", "coreutils", "libc6", "python3"} <= set(found)
   with pytest.raises(UserError, match="apt install no-such-package"):
     docker_image.closure(["no-such-package"])
 
