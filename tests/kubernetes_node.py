@@ -27,15 +27,15 @@ class Pod:
   def __init__(self, api, item: dict):
     self.api, self.item, self.name = api, item, item["metadata"]["name"]
     self.process, self.socket, self.log = None, None, b""
-    self.started_at, self.cause, self.reason = 0.0, None, "Error"
+    self.cause, self.reason, self.message = None, "Error", ""
     self.running = asyncio.ensure_future(self._run())
 
   def alive(self):
     return self.process is not None and self.process.returncode is None
 
-  async def kill(self, cause=None, reason="Error"):
+  async def kill(self, cause=None, reason="Error", message=""):
     """Kills the container; `cause` is the pod's, `reason` the container's."""
-    self.cause, self.reason = cause, reason
+    self.cause, self.reason, self.message = cause, reason, message
     if self.process is None:
       self.running.cancel()
     elif self.process.returncode is None:
@@ -101,7 +101,7 @@ class Pod:
   def _state(self, phase, container=None, *, conditions=(), reason=None):
     status = {"phase": phase, "conditions": list(conditions)}
     if reason:
-      status["reason"] = reason
+      status |= {"reason": reason, "message": self.message}
     if container:
       status["containerStatuses"] = [
           {"name": "sandbox", "restartCount": 0, "state": container}

@@ -19,14 +19,14 @@ import kubernetes_validate
 import pytest
 
 from clawgym_jax.contracts.errors import UserError
-from sandbox.backends import Bounds, SandboxLost
+from sandbox.backends import Bounds, SandboxError, SandboxLost
 from sandbox.backends.kubernetes import Cluster, KubernetesSandbox, check, reap_pods
 from sandbox.backends.kubernetes import manifests, owners, sandbox as backend
 from tests import docs, kubernetes_node
 from tests.conftest import ROOT
 
-BOUNDS = Bounds(boot_seconds=10.0, grace_seconds=3.0, lifetime_seconds=60.0)
-QUICK = Cluster(boot_seconds=10.0, probe_network=False)
+BOUNDS = Bounds(boot_seconds=20.0, grace_seconds=3.0, lifetime_seconds=60.0)
+QUICK = Cluster(boot_seconds=20.0, probe_network=False)
 VERSIONS = sorted(
     path.name.removeprefix("v").removesuffix("-local")
     for path in Path(kubernetes_validate.__file__).parent.glob("*/v*-local")
@@ -110,7 +110,7 @@ def test_a_pod_can_do_nothing_that_it_need_not(api):
     assert not spec["automountServiceAccountToken"] and not spec["enableServiceLinks"]
     assert spec["restartPolicy"] == "Never"
     assert spec["terminationGracePeriodSeconds"] == 0
-    assert spec["activeDeadlineSeconds"] == 60 + 10  # life and boot
+    assert spec["activeDeadlineSeconds"] == 60 + 20  # life and boot
     assert container["stdin"] and container["stdinOnce"]
     resources = container["resources"]
     assert resources["requests"] == resources["limits"]
@@ -140,7 +140,7 @@ def test_a_run_is_on_its_pods(api):
     assert meta["labels"][manifests.RUN] == "run-7"
     assert not owners.orphaned(meta["annotations"][manifests.CONTROLLER])
     life = int(meta["annotations"][manifests.EXPIRES]) - time.time()
-    assert 60 < life < 75
+    assert 60 < life <= 80
     assert api.token not in str(api.objects)
     seen = await sandbox.exec("env; cat /proc/*/environ /proc/*/cmdline; ls -R /run", 5)
     assert api.token not in seen.output
@@ -318,12 +318,25 @@ def test_p34_a_lost_node_ends_the_sandbox_within_its_bound(api, monkeypatch):
   assert api.objects["pods"] == {}  # forced: its node will not confirm
 
 
-def test_the_message_says_why_a_pod_ended(api):
+@pytest.mark.parametrize(
+    "pod, message, container, error",
+    [
+        ("Evicted", "the node was low on memory", "Error", SandboxLost),
+        ("Preempting", "", "Error", SandboxLost),
+        (None, "", "OOMKilled", SandboxError),
+        ("Evicted", "ephemeral local storage usage exceeds", "Error", SandboxError),
+    ],
+)
+def test_p47_an_end_is_the_platform_s_or_of_what_is_inside(
+    api, pod, message, container, error
+):
   async def body(sandbox):
     name = the_pod(api)["metadata"]["name"]
-    api.run(api.pods[name].kill("Evicted", "OOMKilled"))
-    with pytest.raises(SandboxLost, match="Failed, Evicted.*OOMKilled, exit code 137"):
-      await sandbox.exec("echo", 5)
+    api.run(api.pods[name].kill(pod, container, message))
+    says = f"is Failed, {pod}" if error is SandboxLost else "out of memory"
+    for _ in range(2):
+      with pytest.raises(error, match=says):
+        await sandbox.exec("echo", 5)
 
   run(body)
 
@@ -338,9 +351,10 @@ def test_the_message_says_why_a_pod_ended(api):
 )
 def test_a_start_that_fails_says_why(api, trouble, error, says):
   setattr(api, trouble, True)
-  cluster = Cluster(boot_seconds=1.0, probe_network=False)
+  boot = 2.0 if trouble == "unschedulable" else 20.0
+  cluster = Cluster(boot_seconds=boot, probe_network=False)
   with pytest.raises(error, match=says):
-    run(nothing, cluster=cluster, bounds=Bounds(boot_seconds=1.0))
+    run(nothing, cluster=cluster, bounds=Bounds(boot_seconds=boot))
   assert api.objects["pods"] == {}
 
 
@@ -372,7 +386,7 @@ def test_p33_a_silent_api_server_is_lost_within_its_bound(api, monkeypatch):
   started = time.monotonic()
   with pytest.raises(SandboxLost, match="did not answer POST|did not start"):
     run(nothing)
-  assert time.monotonic() - started < 15
+  assert time.monotonic() - started < 19
 
 
 def test_lasting_trouble_has_a_cause(api):

@@ -50,6 +50,7 @@ POOL_USER = manifests.FIRST_USER  # of the pods of a warm pool
 _users = itertools.count(secrets.randbelow(manifests.USERS))
 _END_SECONDS = 20.0
 _FORCE_SECONDS = 10.0  # then the pod's node is taken for lost
+_STATUS_SECONDS = 3.0
 _PROBE_PAUSE = 1.0  # seconds
 # Of a claim: its controller does not try again.
 _FINAL = {
@@ -95,6 +96,7 @@ class KubernetesSandbox(ServedSandbox):
     self._pod = ""  # its name, once known
     self._stream: Stream | None = None
     self._state = "it was not made yet"
+    self._end: Manifest = {}  # the pod, once its stream ended
 
   @property
   def name(self) -> str:
@@ -184,13 +186,29 @@ class KubernetesSandbox(ServedSandbox):
     if self._lost:  # by `stop`: nobody asks why
       return ""
     words = [self._stream.said.decode(errors="replace").strip(), self._stream.status]
-    if self._api is not None and self._pod:
-      with contextlib.suppress(Refused):
-        pod = await self._api.call(
-            "GET", self._api.path("pods", self._pod), seconds=5.0
+    deadline = time.monotonic() + _STATUS_SECONDS
+    with contextlib.suppress(Refused):
+      while self._api is not None:
+        self._end = await self._api.call(
+            "GET", self._api.path("pods", self._pod), seconds=_STATUS_SECONDS
         )
-        words.append(_describe(pod))
+        if _ended(self._end) or time.monotonic() > deadline:
+          break
+        await asyncio.sleep(0.1)  # a node tells what it saw a moment later
+    if self._end:
+      words.append(_describe(self._end))
     return "; ".join(filter(None, words))
+
+  async def _memory_ran_out(self) -> bool:
+    """Of the whole pod, whose end `_last_words` saw; also of its node's disk.
+
+    Only what is inside can use up either.
+    """
+    status = self._end.get("status", {})
+    states = [entry["state"] for entry in status.get("containerStatuses", ())]
+    reasons = {state.get("terminated", {}).get("reason") for state in states}
+    evicted = status.get("reason") == "Evicted"
+    return "OOMKilled" in reasons or evicted and "exceed" in status.get("message", "")
 
   # Making and removing.
 
