@@ -98,8 +98,11 @@ def mounts():
 def kill_and_reap(rounds):
   other = control(2, "other")
   try:
-    undisturbed, before = sorted(sleepers()), mounts()
-    assert len(undisturbed) == 2
+    end = time.monotonic() + 10
+    while len(undisturbed := sorted(sleepers())) < 2:
+      assert time.monotonic() < end
+      time.sleep(0.01)
+    before = mounts()
     theirs = sorted(left_of(other.pid))
     for _ in range(rounds):
       dead = control(ALIVE, "dead")

@@ -10,11 +10,16 @@ static int path_of(struct field f, char *path) {
   return 0;
 }
 
+/* Makes the folders above `path`. Mostly the last is there, or lacks alone, so that
+   it is tried first: of a path a thousand deep the walk from the top is dear. */
 static int make_folders(const char *path) {
   char part[PATH_MAX];
-  for (const char *at = strchr(path + 1, '/'); at != NULL; at = strchr(at + 1, '/')) {
+  const char *at = strrchr(path, '/');
+  for (int whole = 0; at != NULL && at > path; at = strchr(at + 1, '/')) {
     snprintf(part, sizeof part, "%.*s", (int)(at - path), path);
-    if (mkdir(part, 0755) && errno != EEXIST && errno != EROFS) return errno;
+    if (mkdir(part, 0755) == 0 || errno == EEXIST || errno == EROFS) continue;
+    if (errno != ENOENT || whole++) return errno;
+    at = path; /* from the top */
   }
   return 0;
 }
