@@ -181,11 +181,12 @@ def sound(result: dict[str, Any]) -> dict[str, float]:
   """The values in a runner's result; `CheckError` unless all are in [0, 1]."""
   if "error" in result:
     raise CheckError(result["error"])
-  checks = result["checks"]
-  if not checks:
+  checks = result.get("checks")
+  if not checks or not isinstance(checks, dict):
     raise CheckError("grade gave no checks")
   for name, value in checks.items():
-    if not math.isfinite(value) or not 0.0 <= value <= 1.0:
+    number = isinstance(value, (int, float)) and math.isfinite(value)
+    if not number or not 0.0 <= value <= 1.0:
       raise CheckError(f"{name} = {value} is not in [0, 1]")
   return checks
 

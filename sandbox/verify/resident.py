@@ -3,14 +3,14 @@
 Given a number of seconds, it imports the check and what that imports, leaves
 a resident process and ends. The resident waits for a line on one pipe, judges
 what is in /workspace then in a fork of itself, wipes what that state and its
-judging left, and answers on the other pipe. A fork may start no process and
+judging left, and answers on the other pipe. What a fork had to import, the
+resident then imports for all that follow. A fork may start no process and
 no thread and run no code but the check's and Python's own; one that tries says
 so instead of a result. The resident ends where it can't vouch for what it
 leaves to the next state.
 """
 
 import _thread
-import ast
 import gc
 import hashlib
 import importlib
@@ -18,11 +18,9 @@ import json
 import os
 import resource
 import select
-import shutil
 import signal
 import stat
 import sys
-import threading
 import time
 
 sys.dont_write_bytecode = True
@@ -35,7 +33,8 @@ ASK, ANSWER = "/verify/ask", "/verify/answer"
 NOT_FILES = ("proc", "sysfs", "devpts", "cgroup", "cgroup2")  # kinds of mounts
 NOT_WIPED = ("/checks", "/run/sandbox")
 MOST_BYTES = 1 << 20  # of a result
-OWN_CODE = (f"{sys.base_prefix}/", "/checks/", "<frozen ")
+PYTHON = f"{sys.base_prefix}/"
+OWN_CODE = (PYTHON, "/checks/", "<frozen ")
 PROCESS_EVENTS = (
     "subprocess.Popen", "os.system", "os.exec", "os.fork", "os.forkpty",
     "os.posix_spawn", "os.spawn", "os.kill", "os.killpg", "pty.spawn",
@@ -55,7 +54,6 @@ def stay(channel, nonce, seconds):
   def warm():
     nonlocal module
     module = runner.load_check()
-    import_what_is_named()
     return {"ready": True}
 
   line = runner.result_of(warm)
@@ -73,25 +71,6 @@ def stay(channel, nonce, seconds):
   os._exit(0)
 
 
-def import_what_is_named():
-  """Imports what any function of the checks would import, for all forks at once."""
-  names = set()
-  for path in below("/checks"):
-    if path.endswith(".py"):
-      with open(path, "rb") as file:
-        tree = ast.parse(file.read())
-      for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-          names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-          names.add(node.module)
-  for name in sorted(names):
-    try:
-      importlib.import_module(name)
-    except Exception:
-      pass  # it may be meant for another machine; the fork would say the same
-
-
 def serve(module, seconds):
   gc.collect()
   gc.freeze()
@@ -103,18 +82,30 @@ def serve(module, seconds):
     given = runner.take_input()
     try:
       before = processes()
-      result = judge_in_fork(module, given, seconds)
+      result = json.loads(judge_in_fork(module, given, seconds))
+      imported = result.pop("imported", ())
       if digest("/checks") != checks or processes() - before:
-        result, sound = alone("it changed the verifier's sandbox"), False
+        result, sound = {"alone": "it changed the verifier's sandbox"}, False
       sound = wipe(folders) and sound
+      import_all(imported if sound else ())
     except Exception as error:  # whoever asked must not wait for nothing
-      result, sound = alone(f"{type(error).__name__}: {error}"), False
+      result, sound = {"alone": f"{type(error).__name__}: {error}"}, False
     with open(ANSWER, "wb", buffering=0) as file:
       answer = json.dumps({"result": result, "last": not sound})
       runner.say(file.fileno(), given["nonce"], answer)
 
 
+def import_all(names):
+  for name in names:
+    try:
+      importlib.import_module(name)
+    except Exception:
+      pass  # then the forks go on trying
+  gc.freeze()
+
+
 def alone(why):
+  """The result of a state that must be judged in a sandbox of its own."""
   return json.dumps({"alone": why})
 
 
@@ -127,7 +118,7 @@ def judge_in_fork(module, given, seconds):
     try:
       os.close(read_end)
       forbid_processes(write_end)
-      line = runner.result_of(lambda: runner.grade(module, given))
+      line = runner.result_of(lambda: grade_and_say_what_it_took(module, given))
       runner.write(write_end, line.encode())
       os._exit(0)
     finally:
@@ -150,6 +141,11 @@ def judge_in_fork(module, given, seconds):
   return data.decode(errors="replace")
 
 
+def grade_and_say_what_it_took(module, given):
+  known = set(sys.modules)
+  return runner.grade(module, given) | {"imported": sorted(set(sys.modules) - known)}
+
+
 def forbid_processes(channel):
   """Whatever this process tries to start ends it, with `alone` for a result."""
   resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
@@ -164,12 +160,14 @@ def forbid_processes(channel):
     if event in PROCESS_EVENTS or event.startswith("ctypes."):
       refuse(event)
     if event == "exec" and not args[0].co_filename.startswith(OWN_CODE):
-      refuse(f"code of {args[0].co_filename}")
+      runs_it = sys._getframe(1).f_code.co_filename  # as namedtuple does, for one
+      if args[0].co_filename != "<string>" or not runs_it.startswith(PYTHON):
+        refuse(f"code of {args[0].co_filename}")
     if event == "import" and args[1] and not str(args[1]).startswith(OWN_CODE):
       refuse(f"code of {args[1]}")
 
   sys.addaudithook(watch)
-  for module in (_thread, threading):  # not all Pythons audit these
+  for module in (_thread, sys.modules.get("threading")):  # not all Pythons audit these
     for name in dir(module):
       if name.lstrip("_").startswith("start_"):
         setattr(module, name, lambda *_, **__: refuse("a thread"))
@@ -219,13 +217,12 @@ def wipe(folders):
     for root in folders:
       if os.stat(root).st_uid == os.getuid():
         os.chmod(root, 0o755)
-      for entry in list(os.scandir(root)):
-        if entry.path in (ASK, ANSWER):
-          continue
-        if entry.is_dir(follow_symlinks=False):
-          shutil.rmtree(entry.path)
-        else:
-          os.unlink(entry.path)
+      for folder, below, files in os.walk(root, topdown=False):
+        for path in (os.path.join(folder, name) for name in (*below, *files)):
+          if stat.S_ISDIR(os.lstat(path).st_mode):
+            os.rmdir(path)
+          elif path not in (ASK, ANSWER):
+            os.unlink(path)
     os.mkdir("/tmp/home")
     return True
   except (OSError, RecursionError):

@@ -205,6 +205,22 @@ def test_nothing_of_a_state_reaches_the_next(tmp_path, fresh, opened):
   assert not fresh and len(opened) == 1
 
 
+def test_modules_are_imported_once(tmp_path, fresh):
+  check = """
+import os
+PID = os.getpid()
+def grade(workspace, final_message, transcript):
+  import helper
+  here = os.getpid()
+  return {"check": float(PID == here), "helper": float(helper.PID == here)}
+"""
+  helper = b"import os\nPID = os.getpid()\n"
+  task = with_check_file(make_task(tmp_path / "t", check), "helper.py", helper)
+  outcomes = asyncio.run(verify_many(task, [state()] * 3))
+  by_fork = [(o.checks["check"], o.checks["helper"]) for o in outcomes]
+  assert by_fork == [(0.0, 1.0), (0.0, 0.0), (0.0, 0.0)] and not fresh
+
+
 @pytest.mark.parametrize("backend", ["docker", "kubernetes"])
 def test_every_backend_judges_alike(tmp_path, request, backend, fresh, opened):
   request.getfixturevalue({"docker": "docker_host"}.get(backend, backend))
