@@ -129,6 +129,13 @@ def test_nothing_of_the_host_is_inside(run, tmp_path, monkeypatch):
         "python3 -c \"import socket; socket.getaddrinfo('example.org', 80)\"", 10
     )
     assert "gaierror" in names.output
+    # A virtual machine's AF_VSOCK leads to the host that runs it.
+    families = await sandbox.exec(
+        'python3 -c "\nimport socket\nfor family in (1, 2, 10, 16, 17, 40):\n'
+        "  try: print(socket.socket(family, 3 if family == 16 else 1).family)\n"
+        '  except OSError as error: print(error.errno)\n"', 10
+    )
+    assert families.output.split() == ["1", "2", "10", "16", "1", "1"]  # EPERM
     root = await sandbox.exec("touch /x /etc/x /dev/x /usr/x /proc/x /sys/x", 5)
     assert root.output.count("cannot touch") == 6
     caps = await sandbox.exec("grep CapEff /proc/self/status; unshare -Ur id", 5)

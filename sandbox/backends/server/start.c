@@ -75,14 +75,24 @@ static void refuse_calls(void) {
   filter[at++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
                                               offsetof(struct seccomp_data, arch));
   filter[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, arch, 0,
-                                              (unsigned char)(count + 3));
+                                              (unsigned char)(count + 9));
   filter[at++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
                                               offsetof(struct seccomp_data, nr));
   filter[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000,
-                                              (unsigned char)(count + 1), 0);
+                                              (unsigned char)(count + 7), 0);
   for (int i = 0; i < count; i++)
     filter[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, always[i],
-                                                (unsigned char)(count - i), 0);
+                                                (unsigned char)(count - i + 6), 0);
+  /* Of sockets only what a network namespace holds: a virtual machine's AF_VSOCK
+     leads to the host that runs it. */
+  filter[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 5);
+  filter[at++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+                                              offsetof(struct seccomp_data, args[0]));
+  static const int families[] = {AF_UNIX, AF_INET, AF_INET6};
+  for (int i = 0; i < 3; i++)
+    filter[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, families[i],
+                                                (unsigned char)(3 - i), 0);
+  filter[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_NETLINK, 0, 1);
   filter[at++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
   filter[at++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K,
                                               SECCOMP_RET_ERRNO | EPERM);
