@@ -41,17 +41,19 @@ class Cgroup:
     self._folders = [f"{at}/{name}" for at in dict.fromkeys((place.pids, place.memory))]
     self._memory = f"{place.memory}/{name}"
     self._killed = 0
-    limit, entry, self._events, self._key = (
-        ("memory.limit_in_bytes", "tasks", "memory.oom_control", b"oom_kill ")
-        if place.version == 1
-        else ("memory.max", "cgroup.procs", "memory.events", b"oom_kill ")
-    )
+    one = place.version == 1
+    limit = "memory.limit_in_bytes" if one else "memory.max"
+    swap = "memory.memsw.limit_in_bytes" if one else "memory.swap.max"
+    entry = "tasks" if one else "cgroup.procs"
+    self._events = "memory.oom_control" if one else "memory.events"
     self.joins = [f"{folder}/{entry}" for folder in self._folders]
     try:
       for folder in self._folders:
         os.mkdir(folder)
       _write(f"{place.pids}/{name}/pids.max", processes + _SPARE_PROCESSES)
       _write(f"{self._memory}/{limit}", memory + _SPARE_MEMORY)
+      with contextlib.suppress(FileNotFoundError):  # where the kernel counts swap
+        _write(f"{self._memory}/{swap}", memory + _SPARE_MEMORY if one else 0)
     except OSError:
       self.remove()
       raise
@@ -62,7 +64,7 @@ class Cgroup:
     with contextlib.suppress(OSError):
       with open(f"{self._memory}/{self._events}", "rb") as file:
         for line in file:
-          if line.startswith(self._key):
+          if line.startswith(b"oom_kill "):
             self._killed = int(line.split()[1])
     return self._killed > before
 
