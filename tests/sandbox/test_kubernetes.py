@@ -22,6 +22,7 @@ from clawgym_jax.contracts.errors import UserError
 from sandbox.backends import Bounds, SandboxError, SandboxLost
 from sandbox.backends.kubernetes import Cluster, KubernetesSandbox, check, reap_pods
 from sandbox.backends.kubernetes import manifests, owners, sandbox as backend
+from sandbox.backends.kubernetes.objections import objections
 from tests import docs, kubernetes_node
 from tests.conftest import ROOT
 
@@ -516,23 +517,37 @@ def test_a_pod_of_another_claim_is_refused(api):
     run(nothing, cluster=pool())
 
 
+def security(spec):
+  return spec["containers"][0]["securityContext"]
+
+
 @pytest.mark.parametrize(
     "change, says",
     [
         (lambda s: s.update(hostNetwork=True), "hostNetwork is on"),
         (lambda s: s.update(automountServiceAccountToken=True), "automount"),
-        (lambda s: s["containers"][0]["securityContext"].pop("capabilities"), "capab"),
+        (lambda s: security(s).pop("capabilities"), "capabilities is None"),
+        (lambda s: security(s).update(runAsUser=0), "runAsUser is 0"),
+        (lambda s: security(s).update(procMount="Unmasked"), "procMount is"),
+        (lambda s: security(s)["capabilities"].update(add=["ALL"]), "add is"),
+        (lambda s: s["containers"][0].update(lifecycle={}), "lifecycle is"),
+        (lambda s: s["containers"][0]["command"].pop(), "its server lacks"),
         (lambda s: s["containers"].append({"name": "mesh"}), "2 containers"),
         (lambda s: s["volumes"][0]["emptyDir"].pop("sizeLimit"), "/workspace is"),
         (lambda s: s["volumes"][0].update(emptyDir={}), "/workspace is a volume"),
     ],
-)
+)  # fmt: skip
 def test_a_pool_or_webhook_that_weakens_a_pod_is_refused(api, change, says):
   made = wanted_pod()
   made["status"] = {"phase": "Running"}
-  assert manifests.objections(made, wanted_pod()) == []
+  # As a real API server and its node fill it in.
+  made["spec"] |= {"nodeName": "n", "tolerations": [], "schedulerName": "default"}
+  made["spec"]["containers"][0]["terminationMessagePath"] = "/dev/termination-log"
+  security(made["spec"])["procMount"] = "Default"
+  made["spec"]["volumes"][0]["emptyDir"]["sizeLimit"] = "64Mi"
+  assert objections(made, wanted_pod()) == []
   change(made["spec"])
-  assert any(says in text for text in manifests.objections(made, wanted_pod()))
+  assert any(says in text for text in objections(made, wanted_pod()))
 
 
 def test_a_webhook_that_weakens_pods_is_said(api):

@@ -1,7 +1,8 @@
 """The kubernetes backend: a sandbox is a pod, or a claim on a warm pool.
 
-`sandbox` is the backend, `manifests` what it asks of the cluster, `api` how it
-asks. The official client is imported when a sandbox starts, not before.
+`sandbox` is the backend, `manifests` what it asks of the cluster, `api` how, and
+`objections` what keeps it from using what it got, `owners` what becomes of the
+rest. The official client is imported when a sandbox starts, not before.
 """
 
 from sandbox.backends.kubernetes.manifests import Cluster

@@ -2,8 +2,8 @@
 
 A pod is one sandbox: process 1 of its only container is the sandbox's server,
 its root is read-only, all it can write is tmpfs of a size, and nothing of the
-cluster (token, service names, DNS) is inside. `objections` checks the pod that
-the cluster really made: a webhook, a template or a claim may have changed it.
+cluster (token, service names, DNS) is inside. `objections` compares with this what the
+cluster really made.
 """
 
 from __future__ import annotations
@@ -40,8 +40,6 @@ _SERVER_FOLDER = "/opt/clawgym"
 _REPORTS = "/run/sandbox"
 _REPORTS_SIZE = 1 << 20
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-# Arguments of the server that are one sandbox's, not a pool's.
-_OWN = ("--lifetime=", "--env=CLAWGYM_NOW=", "--label=")
 _MODES = ("enforce", "audit", "warn")
 _MAX_STAGED = 1 << 20  # of a ConfigMap
 _INODE = 1 << 10  # bytes of kernel memory, about, of a file in tmpfs
@@ -398,96 +396,3 @@ def role() -> Manifest:
           for group, kind, verbs in rules
       ],
   }
-
-
-def objections(made: Manifest, wanted: Manifest) -> list[str]:
-  """What keeps the pod `made` from being the sandbox that `wanted` describes."""
-  spec, found = made.get("spec", {}), []
-  if made["metadata"].get("deletionTimestamp"):
-    found.append("it is being deleted")
-  status = made.get("status", {})
-  if status.get("phase") != "Running":
-    found.append(f"it is {status.get('phase', 'unknown')}, not running")
-  if any(entry.get("restartCount") for entry in status.get("containerStatuses", ())):
-    found.append("it has been restarted")
-  if made["metadata"].get("labels", {}).get(MARK) != "true":
-    found.append(f"its label {MARK} is gone, so no network policy holds it")
-  for name in ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace"):
-    if spec.get(name):
-      found.append(f"{name} is on")
-  for kind in ("initContainers", "ephemeralContainers"):
-    if spec.get(kind):
-      found.append(f"it has {kind}")
-  if len(spec.get("containers", ())) != 1:
-    return [*found, f"it has {len(spec.get('containers', ()))} containers"]
-  there = _mounted(spec)
-  for path, volume in _mounted(wanted["spec"]).items():
-    if there.get(path) != volume:
-      found.append(f"{path} is {there.get(path, 'not mounted')}, not {volume}")
-  for path, volume in there.items():
-    if not volume.startswith(("tmpfs", "files of clawgym-sandbox-")):
-      found.append(f"{path} is {volume}")
-  asked, given = (
-      {a for a in s["containers"][0].get("command", ()) if not a.startswith(_OWN)}
-      for s in (wanted["spec"], spec)
-  )
-  found += [f"its server lacks {argument}" for argument in sorted(asked - given)]
-  return found + _differences(wanted["spec"], spec, "")
-
-
-def _mounted(spec: Manifest) -> dict[str, str]:
-  """Path -> what is mounted there, for comparing."""
-  volumes = {}
-  for volume in spec.get("volumes", ()):
-    empty = volume.get("emptyDir")
-    if empty is not None and empty.get("medium") == "Memory":
-      said = f"tmpfs of {_quantity(empty.get('sizeLimit'))} bytes"
-    elif "configMap" in volume:
-      said = f"files of {volume['configMap']['name']}"
-    else:
-      said = f"a volume of kind {', '.join(volume.keys() - {'name'})}"
-    volumes[volume["name"]] = said
-  mounts = spec["containers"][0].get("volumeMounts", ())
-  return {mount["mountPath"]: volumes.get(mount["name"], "nothing") for mount in mounts}
-
-
-def _differences(wanted: Any, made: Any, where: str) -> list[str]:
-  """Where `made` lacks or changes what `wanted` says.
-
-  Additions are left alone, but a list (of capabilities) must be the same.
-  """
-  if where.endswith((".volumes", ".volumeMounts", ".command")):
-    return []  # they are compared apart
-  if where == ".containers[0].image":  # a mirror of the same image is fine
-    return []
-  if re.search(r"\.resources\.\w+\.", where):  # a cluster may round up
-    return [] if _quantity(made) is not None else [f"{where.lstrip('.')} is missing"]
-  if isinstance(wanted, dict) and isinstance(made, dict):
-    return [
-        text
-        for name, value in wanted.items()
-        for text in _differences(value, made.get(name), f"{where}.{name}")
-    ]
-  if isinstance(wanted, list) and isinstance(made, list) and len(wanted) == len(made):
-    return [
-        text
-        for number, (one, other) in enumerate(zip(wanted, made, strict=True))
-        for text in _differences(one, other, f"{where}[{number}]")
-    ]
-  if wanted == made or _quantity(wanted) == _quantity(made) is not None:
-    return []
-  if wanted is False and made is None and where.endswith(".privileged"):
-    return []  # false is the default, which may be left out
-  return [f"{where.lstrip('.')} is {made!r}, not {wanted!r}"]
-
-
-_UNITS = {"": 1, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "Ki": 2**10, "Mi": 2**20}
-_UNITS |= {"Gi": 2**30, "Ti": 2**40, "T": 1e12}
-
-
-def _quantity(text: Any) -> float | None:
-  """The number of a Kubernetes quantity, which the API server may write anew."""
-  match = re.fullmatch(r"([0-9.]+)([A-Za-z]*)", text) if isinstance(text, str) else None
-  if match is None or match[2] not in _UNITS:
-    return None
-  return float(match[1]) * _UNITS[match[2]]

@@ -41,6 +41,7 @@ from sandbox.backends.kubernetes.api import (
     release,
 )
 from sandbox.backends.kubernetes.manifests import Cluster, Manifest, Server
+from sandbox.backends.kubernetes.objections import objections
 from sandbox.backends.kubernetes.owners import controller
 from sandbox.backends.served import Reader, ServedSandbox, Writer
 
@@ -147,7 +148,7 @@ class KubernetesSandbox(ServedSandbox):
         # Cancelled half-way a request may still be carried out: it is waited for.
         self._making = asyncio.ensure_future(self._make(wanted))
         pod = await wait(await asyncio.shield(self._making))
-      found = manifests.objections(pod, self._demands(wanted))
+      found = objections(pod, self._demands(wanted))
       if found:
         raise UserError(
             f"the cluster made another pod than the one asked for: {'; '.join(found)}."
