@@ -19,8 +19,14 @@ import kubernetes_validate
 import pytest
 
 from clawgym_jax.contracts.errors import UserError
-from sandbox.backends import Bounds, SandboxError, SandboxLost
-from sandbox.backends.kubernetes import Cluster, KubernetesSandbox, check, reap_pods
+from sandbox.backends import Bounds, SandboxError, SandboxLost, with_options
+from sandbox.backends.kubernetes import (
+    OPTIONS,
+    Cluster,
+    KubernetesSandbox,
+    check,
+    reap_pods,
+)
 from sandbox.backends.kubernetes import manifests, owners, sandbox as backend
 from sandbox.backends.kubernetes.objections import objections
 from tests import docs, kubernetes_node
@@ -185,6 +191,7 @@ def test_options_come_as_text():
   for name, value in (("node_pids_limit", "many"), ("probe_network", "maybe")):
     with pytest.raises(UserError, match=f"{name}.*{value}.*write it as"):
       Cluster.parse({name: value})
+  with_options("kubernetes", **dict.fromkeys(OPTIONS, "1"))  # a flag takes them all
 
 
 # Life and death.
