@@ -39,8 +39,10 @@ def processes():
   for entry in Path("/proc").iterdir():
     try:
       words = (entry / "stat").read_bytes().rpartition(b")")[2].split()
-      command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-      found[int(entry.name)] = (int(words[1]), int(words[3]), command)
+      command = (entry / "cmdline").read_bytes().decode(errors="replace")
+      found[int(entry.name)] = (
+          int(words[1]), int(words[3]), command.replace("\0", " ")
+      )  # fmt: skip
     except (OSError, ValueError):
       continue
   return found
