@@ -3,6 +3,7 @@ objects is refused, with commands that mend it; a cleaned one still works inside
 
 import asyncio
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -13,6 +14,9 @@ from clawgym_jax.contracts.task import Task, load_task, save_task
 from data_gen.audit import audit
 from sandbox.backends import open_sandbox
 
+pytestmark = pytest.mark.skipif(
+    shutil.which("git") is None, reason="git is not installed"
+)
 SECRET = "the-answer-is-4711"
 
 
