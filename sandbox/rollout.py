@@ -16,6 +16,7 @@ from typing import Any
 from absl import flags
 
 from clawgym_jax import cli
+from sandbox.backends.flags import backend
 from sandbox.fleet import RunSettings, roll_out
 from sandbox.fleet.executor import EXECUTORS
 
@@ -31,7 +32,6 @@ _SAMPLES = flags.DEFINE_integer("samples", 1, "Attempts that count, per task.", 
 _CONCURRENCY = flags.DEFINE_integer("concurrency", 8, "Attempts at once.", 1)
 _POOL = flags.DEFINE_string("pool", None, "sqlite:///FILE; default is in --out.")
 _CHANNEL = flags.DEFINE_string("channel", "eval", "The pool's channel.")
-_BACKEND = flags.DEFINE_string("backend", "bubblewrap", "Kind of sandbox.")
 _MODEL = flags.DEFINE_string(
     "model", None, "Model to ask a chat API for; default is the first it offers."
 )
@@ -78,7 +78,7 @@ def main() -> dict[str, Any]:
           pins={f.name: f.value for f in _PINS if f.value is not None},
           turns=_MAX_TURNS.value,
           follow=_FOLLOW.value,
-          backend=_BACKEND.value,
+          backend=backend(),
           model=_MODEL.value,
           executor=_EXECUTOR.value,
           workers=_WORKERS.value,
