@@ -298,7 +298,15 @@ async def _wait(pid: int, seconds: float | None) -> bool:
     return True
   loop = asyncio.get_running_loop()
   ended = loop.create_future()
-  handle = os.pidfd_open(pid)
+  try:
+    handle = os.pidfd_open(pid)
+  except OSError:  # no descriptor left: by looking, then
+    until = loop.time() + (1e9 if seconds is None else seconds)
+    while not os.waitpid(pid, os.WNOHANG)[0]:
+      if loop.time() > until:
+        return False
+      await asyncio.sleep(0.01)
+    return True
   loop.add_reader(handle, lambda: ended.done() or ended.set_result(None))
   try:
     await asyncio.wait_for(ended, seconds)

@@ -184,6 +184,9 @@ class ServedSandbox(base.Sandbox):
       raise SandboxLost(
           f"the sandbox did not start within {self._bounds.boot_seconds:.0f} s"
       ) from None
+    except OSError as error:  # no descriptor, no process, no memory for one more
+      await self.stop()
+      raise SandboxLost(f"the sandbox could not be started: {error}") from None
     except BaseException:
       await self.stop()
       raise

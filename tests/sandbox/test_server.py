@@ -8,8 +8,8 @@ import contextlib
 import errno
 import json
 import os
+import resource
 import socket
-import struct
 import time
 from pathlib import Path
 
@@ -497,11 +497,12 @@ def test_restore_takes_what_stands_in_the_way():
 
 
 def test_calls_that_only_attack_the_kernel_are_refused():
-  # keyctl, bpf, perf_event_open, io_uring_setup and mount by number, on x86_64.
-  calls = {250: 1, 321: 1, 298: 1, 425: 1, 165: 1, 323: 1}
+  # By number, on x86_64: keyctl, bpf, perf_event_open, io_uring_setup, mount,
+  # userfaultfd, syslog and unshare.
+  calls = (250, 321, 298, 425, 165, 323, 103, 272)
   code = (
       "import ctypes; c = ctypes.CDLL(None, use_errno=True)\n"
-      f"for n in {list(calls)}: print(c.syscall(n, 0, 0, 0, 0, 0), ctypes.get_errno())"
+      f"for n in {calls}: print(c.syscall(n, 0, 0, 0, 0, 0), ctypes.get_errno())"
   )
 
   async def body(sandbox):
@@ -517,6 +518,28 @@ def test_calls_that_only_attack_the_kernel_are_refused():
 
   if os.uname().machine == "x86_64":
     run(body)
+
+
+def test_a_start_without_a_descriptor_is_lost_and_leaves_nothing():
+  async def whole():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with open_sandbox() as sandbox:
+      await sandbox.start()
+      used = len(os.listdir("/proc/self/fd"))
+      for room in range(0, 6):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + room, hard))
+        try:
+          async with open_sandbox() as other:
+            with contextlib.suppress(SandboxLost):
+              await other.start({"a": b"1"})
+        finally:
+          resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+      assert len(os.listdir("/proc/self/fd")) == used
+      assert (await sandbox.exec("echo on", 5)).output == "on\n"
+
+  asyncio.run(whole())
+  assert not [pid for pid, mark in labels.labelled().items() if mark.pid == os.getpid()]
+  assert not [name for _, name in cgroups.left() if f":{os.getpid()}:" in name]
 
 
 def test_without_a_compiler_it_is_said_what_to_install(monkeypatch, tmp_path):

@@ -57,13 +57,13 @@ static void open_sockets(void) {
   }
 }
 
-/* Refuses calls that no task needs: attacks on the kernel, keys of the caller,
-   and, where no cgroup counts it, memory that is of no process. */
+/* Refuses calls that no task needs: attacks on the kernel, keys of the caller, the
+   host's log, and, where no cgroup counts it, memory that is of no process. */
 static void refuse_calls(void) {
   static const int always[] = {
       SYS_keyctl, SYS_add_key, SYS_request_key, SYS_bpf, SYS_perf_event_open,
       SYS_userfaultfd, SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register,
-      SYS_kexec_load, SYS_setns, SYS_mount, SYS_move_mount, SYS_fsopen, SYS_open_tree,
+      SYS_kexec_load, SYS_syslog, SYS_unshare, SYS_setns, SYS_mount, SYS_move_mount, SYS_fsopen, SYS_open_tree,
       SYS_pivot_root, SYS_swapon, SYS_memfd_create, SYS_shmget};
   int count = sizeof always / sizeof *always - (set.seal ? 0 : 2), at = 0;
   struct sock_filter filter[64];
