@@ -19,6 +19,7 @@ from pathlib import Path
 
 import docker
 
+_PREFIX = "dockerd-"
 _START_SECONDS = 60.0
 _STOP_SECONDS = 60.0
 
@@ -65,7 +66,12 @@ def daemon(disk: int = 720 << 20) -> Iterator[Daemon]:
     raise CannotRun("there is no dockerd: apt install docker.io")
   if os.geteuid() != 0:
     raise CannotRun("a docker daemon needs root")
-  folder = Path(tempfile.mkdtemp(prefix="dockerd-"))
+  for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+    with contextlib.suppress(FileNotFoundError):  # its tests have just ended
+      old = time.time() - left.stat().st_mtime > _START_SECONDS
+      if old and not _processes(left):
+        _stop(Daemon(program, left))  # of tests that were killed
+  folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
   found = Daemon(program, folder)
   try:
     _mount(folder / "data", disk)
