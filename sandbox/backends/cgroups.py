@@ -143,13 +143,7 @@ def _hierarchies() -> dict[str, str]:
 @cache
 def _place() -> _Place | None:
   """Where sandboxes' cgroups can be made, tried out once."""
-  roots = _hierarchies()
-  own: dict[str, str] = {}
-  with contextlib.suppress(OSError), open("/proc/self/cgroup") as file:
-    for line in file:
-      _, names, path = line.rstrip("\n").split(":", 2)
-      own |= {name: path for name in names.split(",")}
-  candidates = []
+  roots, own, candidates = _hierarchies(), _own_paths(), []
   if all(name in roots and name in own for name in _CONTROLLERS):
     nearest = [next(_upwards(roots[n], own[n]), None) for n in _CONTROLLERS]
     if all(nearest):
@@ -164,6 +158,16 @@ def _place() -> _Place | None:
       Cgroup(place, f"{PREFIX}-probe-{os.getpid()}", 1, 1 << 20).remove()
       return place
   return None
+
+
+def _own_paths() -> dict[str, str]:
+  """Controller -> this process's cgroup below its mount; "" names version 2's."""
+  own: dict[str, str] = {}
+  with contextlib.suppress(OSError), open("/proc/self/cgroup") as file:
+    for line in file:
+      _, names, path = line.rstrip("\n").split(":", 2)
+      own |= {name: path for name in names.split(",")}
+  return own
 
 
 def _upwards(root: str, path: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import resource
+import shutil
 import socket
 import time
 from pathlib import Path
@@ -368,6 +369,46 @@ def test_a_cgroup_where_one_can_be_made_and_rlimits_otherwise(monkeypatch):
     assert "PermissionError" in refused.output
 
   run(without)
+
+
+def test_version_2_of_cgroups(tmp_path, monkeypatch):
+  """On a tree of plain files, as few hosts have both versions to try."""
+  own = tmp_path / "own.slice" / "job.scope"
+  own.mkdir(parents=True)
+  for folder, handed_on in ((tmp_path, "cpu"), (own.parent, "pids memory"), (own, "")):
+    (folder / "cgroup.controllers").write_text("cpu")
+    (folder / "cgroup.subtree_control").write_text(handed_on)
+  make_folder = os.mkdir
+
+  def kernel_makes(path, *mode):
+    make_folder(path, *mode)
+    for name in ("pids.max", "memory.max", "memory.swap.max", "cgroup.procs"):
+      Path(path, name).write_text("")
+    Path(path, "memory.events").write_text("low 0\noom 1\noom_kill 0\n")
+
+  monkeypatch.setattr(cgroups.os, "mkdir", kernel_makes)
+  monkeypatch.setattr(cgroups, "remove", lambda folder: shutil.rmtree(folder) is None)
+  monkeypatch.setattr(cgroups, "_hierarchies", lambda: {"": str(tmp_path)})
+  monkeypatch.setattr(cgroups, "_own_paths", lambda: {"": "/own.slice/job.scope"})
+  cgroups._place.cache_clear()
+  try:
+
+    async def body(sandbox):
+      assert sandbox.limits["memory"] == "cgroup v2"
+      ((folder, _),) = cgroups.left()
+      assert Path(folder).parent == own.parent
+      read = {path.name: path.read_text() for path in Path(folder).iterdir()}
+      assert read["cgroup.procs"] == read["memory.swap.max"] == "0"
+      assert int(read["pids.max"]) > 64 and int(read["memory.max"]) > 1 << 30
+      killed = await sandbox.exec("kill -9 $$", 5)
+      assert killed.exit_code == 137 and not killed.out_of_memory
+      Path(folder, "memory.events").write_text("oom 1\noom_kill 3\n")
+      assert (await sandbox.exec("kill -9 $$", 5)).out_of_memory
+
+    run(body)
+    assert list(cgroups.left()) == []
+  finally:
+    cgroups._place.cache_clear()
 
 
 def test_a_malformed_frame_is_an_error_and_no_end():
