@@ -81,7 +81,7 @@ def main() -> dict[str, Any]:
   for name, figures in results.items():
     print(name)
     for key, value in figures.items():
-      print(f"  {key:24} {value:.3f}" if isinstance(value, float) else f"  {key:24} {value}")
+      print(f"  {key:24}", f"{value:.3f}" if isinstance(value, float) else value)
   return results
 
 

@@ -38,7 +38,8 @@ async def main():
     print("alive", flush=True)
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    protocol = asyncio.StreamReaderProtocol(reader)
+    await loop.connect_read_pipe(lambda: protocol, sys.stdin)
     async def churn(i):
       while count > 8:
         await boxes[i].stop()
