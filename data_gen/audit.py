@@ -15,6 +15,7 @@ import asyncio
 import shutil
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,11 @@ from clawgym_jax.contracts.runs import only_writer
 from clawgym_jax.contracts.task import Task, content_hash, load_task
 from clawgym_jax.contracts.trajectory import Outcome
 from data_gen.mutation import spoil_results
+from sandbox import services
 from sandbox.backends import SandboxError, SandboxLost, check_backend, open_sandbox
 from sandbox.backends.base import gather, pack
 from sandbox.harnesses import ADVERSARIES, HarnessContext, HarnessResult, load
-from sandbox.verify import verify
+from sandbox.verify import State, Verifier
 
 VERSION = 1
 _SPOILED = "spoiled"
@@ -67,14 +69,19 @@ class _Undecided(Exception):
 async def judge(task: Task) -> list[str]:
   """Why `task` is unsound, one cause a failed run; empty if it is sound.
 
-  The runs take turns in one sandbox, the solution last, and each result is
-  judged in a fresh one.
+  The runs take turns in one sandbox, the solution last, and their results in
+  a second one, or each in a fresh one where the checks aren't our own. A spoiled
+  result lacks the last side effect, too.
   """
   causes = []
 
-  async def check(name: str, result: HarnessResult) -> None:
+  async def check(
+      name: str, result: HarnessResult, reports: Sequence[dict[str, Any]]
+  ) -> None:
     snapshot = await sandbox.snapshot()
-    outcome = await verify(task, snapshot, result.final_message, result.transcript)
+    side_effects = services.effects(reports)
+    state = State(snapshot, result.final_message, result.transcript, side_effects)
+    outcome = await verifier.judge(state)
     cause = _fault(name, outcome)
     if cause:
       causes.append(cause)
@@ -83,16 +90,23 @@ async def judge(task: Task) -> list[str]:
 
   try:
     initial = pack(gather(task.workspace))
-    async with open_sandbox(run_id="audit", now=task.now) as sandbox:
+    async with (
+        open_sandbox(
+            run_id="audit", now=task.now, folders=services.folders(task)
+        ) as sandbox,
+        Verifier(task, run_id="audit") as verifier,
+    ):
       await sandbox.start(task.workspace)
+      await services.stage(task, sandbox)
       for name in ("null", *ADVERSARIES):
-        await check(name, await load(name).run(HarnessContext(task, sandbox)))
+        result = await load(name).run(HarnessContext(task, sandbox))
+        await check(name, result, sandbox.reports)
         await sandbox.exec("find . -mindepth 1 -delete")
         await sandbox.restore(initial)
       result = await load("oracle").run(HarnessContext(task, sandbox))
-      await check("oracle", result)
+      await check("oracle", result, sandbox.reports)
       await spoil_results(sandbox)
-      await check(_SPOILED, result)
+      await check(_SPOILED, result, sandbox.reports[:-1])
   except _Broken:
     pass
   except (SandboxLost, OSError) as error:

@@ -11,6 +11,7 @@ import abc
 from dataclasses import dataclass, field
 from typing import Any
 
+from clawgym_jax.contracts.services import SERVICES
 from clawgym_jax.contracts.task import Task
 from sandbox.backends import Sandbox
 
@@ -63,11 +64,15 @@ class HarnessResult:
 
 
 class Harness(abc.ABC):
-  """One kind of agent. Stateless: one object serves many attempts at once."""
+  """One kind of agent. Stateless: one object serves many attempts at once.
+
+  `provides` are the tools that it has and the services that it reaches, which
+  a shell is enough for; a task that requires more is not its.
+  """
 
   name: str
   needs_model: bool = False
-  provides: frozenset[str] = frozenset({"read", "write", "edit", "exec"})
+  provides: frozenset[str] = frozenset({"read", "write", "edit", "exec", *SERVICES})
 
   @abc.abstractmethod
   async def run(self, attempt: HarnessContext) -> HarnessResult:

@@ -125,7 +125,7 @@ def test_two_audits_at_once_are_refused(tmp_path):
   assert "another audit is writing" in refused.stderr
 
 
-@pytest.mark.parametrize("place", ["open_sandbox", "load_task", "verify"])
+@pytest.mark.parametrize("place", ["open_sandbox", "load_task", "Verifier"])
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOSPC, errno.EAGAIN])
 def test_a_host_without_means_decides_nothing(tmp_path, monkeypatch, place, code):
   sound = _make(tmp_path, "sound")

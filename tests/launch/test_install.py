@@ -15,9 +15,11 @@ case "$*" in
   *"-m venv"*) mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
   *"-m pip"*) echo "$*" >> pip.log; case "$*" in *$PIP_FAILS*) exit 1 ;; esac ;;
   *version*) echo "3 11" ;;
+  *sandbox.backends.build*) echo "$*" >> build.log ;;
 esac
 """
 TOOL = "#!/bin/sh\nexit 0\n"
+COMPILER = '#!/bin/sh\necho "$0"\n'  # says that its libc.a is there
 APT = '#!/bin/sh\necho "$*" >> apt.log\n'
 
 
@@ -35,6 +37,7 @@ class Machine:
     for name in SYSTEM:
       (self.bin / name).symlink_to(shutil.which(name))
     self.has("python3", PYTHON)
+    self.has("cc", COMPILER)
 
   def has(self, name, script=TOOL):
     (self.bin / name).write_text(script)
@@ -101,6 +104,16 @@ def test_bubblewrap_is_installed_where_it_may_be(machine):
   machine.has("sudo", '#!/bin/sh\nshift\nexec "$@"\n')
   assert machine.install().returncode == 0
   assert machine.log("apt") == ["install -qq -y bubblewrap"]
+
+
+def test_a_compiler_is_installed_and_the_server_built(machine):
+  machine.has("bwrap")
+  machine.has("cc", "#!/bin/sh\necho libc.a\n")  # a compiler without its libc
+  machine.has("apt-get", APT)
+  machine.has("sudo", '#!/bin/sh\nshift\nexec "$@"\n')
+  assert machine.install().returncode == 0
+  assert machine.log("apt") == ["install -qq -y gcc libc6-dev"]
+  assert machine.log("build") == ["-m sandbox.backends.build"]
 
 
 def test_tests_need_a_browser_too(machine):
