@@ -48,9 +48,9 @@ _ALIVE = flags.DEFINE_integer(
 
 _FILES = {f"d{i % 3}/file{i}.txt": b"x" * 500 for i in range(8)}
 _CHECK = b'''
-import pathlib
 def grade(workspace, final_message, transcript):
-  return {"right": float(pathlib.Path(workspace, "out.txt").read_text() == "done\\n")}
+  with open(workspace + "/out.txt") as file:
+    return {"right": float(file.read() == "done\\n")}
 '''
 
 

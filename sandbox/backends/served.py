@@ -165,14 +165,15 @@ class ServedSandbox(base.Sandbox):
 
   async def start(self, files: base.Files | Path = {}) -> Self:
     self._initial = files if isinstance(files, Path) else dict(files)
+    content = {} if self._lower is not None else base.gather(files)
     try:
       async with asyncio.timeout(self._bounds.boot_seconds):
         reader, self._writer = await self._connect()
         ready = asyncio.get_running_loop().create_future()
         self._waiting[0] = ready
         self._reading = asyncio.create_task(self._read_frames(reader))
-        overlaid = self._lower is not None and frames.number((await ready)[0])
-        content = {} if overlaid else base.gather(files)
+        if self._lower is not None and not frames.number((await ready)[0]):
+          content = base.gather(files)
         if content:
           await self._restore(
               base.pack(content), base.WORKSPACE, self._bounds.boot_seconds
