@@ -3,9 +3,8 @@
 A job goes where its maker is: into a coroutine, a process, another host. A
 maker that can't see the task's directory, or sees another task there, raises
 `TaskUnseen`; it gets the job again with the directory's files, which it
-unpacks into a folder of its own and removes with the attempt. Such a folder
-has the label of its process for a name, so that `sandbox.reap` finds those of
-the dead.
+unpacks into a folder of its own and removes with the attempt. `sandbox.reap`
+finds those of the dead by their label.
 """
 
 from __future__ import annotations
@@ -13,10 +12,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import secrets
 import shutil
 import tarfile
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,11 +21,9 @@ from pathlib import Path
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.task import Task, load_task
 from clawgym_jax.contracts.trajectory import unscored
-from sandbox.backends.labels import label
+from sandbox.backends.labels import run_directory
 from sandbox.fleet.attempt import AttemptResult, safe_attempt
 from sandbox.harnesses import load
-
-_FOLDER_SECONDS = 86_400.0
 
 
 class TaskUnseen(Exception):
@@ -102,9 +97,7 @@ def _seen(job: Job) -> Iterator[Task]:
       raise TaskUnseen(f"{job.task.root} holds another task than it did")
     yield job.task
     return
-  name = label(f"{job.run_id}.{secrets.token_hex(8)}", _FOLDER_SECONDS)
-  folder = Path(tempfile.gettempdir()) / name
-  folder.mkdir(mode=0o700)
+  folder = run_directory(job.run_id)
   try:
     with tarfile.open(fileobj=io.BytesIO(job.files)) as tar:
       tar.extractall(folder, filter="data")

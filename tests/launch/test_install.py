@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-SYSTEM = ("sh", "cat", "sha256sum", "id", "dirname", "mkdir", "cp", "chmod")
+SYSTEM = ("sh", "cat", "sha256sum", "dirname", "mkdir", "cp", "chmod")
 PYTHON = """#!/bin/sh
 case "$*" in
   *sys.exit*) exit $OLD_PYTHON ;;
@@ -38,6 +38,7 @@ class Machine:
       (self.bin / name).symlink_to(shutil.which(name))
     self.has("python3", PYTHON)
     self.has("cc", COMPILER)
+    self.has("id", "#!/bin/sh\necho 1000\n")
 
   def has(self, name, script=TOOL):
     (self.bin / name).write_text(script)
@@ -124,3 +125,13 @@ def test_tests_need_a_browser_too(machine):
   assert machine.log("apt") == ["install -qq -y chromium chromium-driver"]
   assert any("-r requirements-test.txt" in line for line in machine.log("pip"))
   assert any("torch==" in line for line in machine.log("pip"))
+
+
+@pytest.mark.parametrize("dockerd", [False, True])
+def test_the_tests_of_root_need_a_docker_daemon_too(machine, dockerd):
+  machine.has("id", "#!/bin/sh\necho 0\n")
+  for tool in ("bwrap", "chromium", "chromedriver", *["dockerd"] * dockerd):
+    machine.has(tool)
+  machine.has("apt-get", APT)
+  assert machine.install("test").returncode == 0
+  assert machine.log("apt") == ([] if dockerd else ["install -qq -y docker.io"])
