@@ -19,7 +19,7 @@ import errno
 import tempfile
 import time
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +109,11 @@ async def attempt_task(
   clocks = Clocks.of(task, turns)
   sandbox = open_sandbox(
       backend,
-      bounds=Bounds(boot_seconds=clocks.boot, lifetime_seconds=clocks.lifetime),
+      bounds=replace(
+          harness.bounds,
+          boot_seconds=clocks.boot,
+          lifetime_seconds=clocks.lifetime,
+      ),
       run_id=run_id,
       now=task.now,
       folders=services.folders(task),
