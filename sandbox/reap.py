@@ -2,9 +2,10 @@
 
 The kernel kills a sandbox with its controller, so what is left is mostly a
 cgroup, a directory with sockets, or a process caught while it started. All of
-them carry the label of their controller; one that lives, or can't be seen from
-here, is never touched, whatever run it is of. Containers of the docker daemon
-are looked through wherever there is one, pods with --backend=kubernetes?….
+them carry the label of their controller; what one that lives made is never
+touched, whatever run it is of, and what one made that can't be seen from here
+only when its time is over. The command looks through the containers of a docker
+daemon too where there is one, and pods with --backend=kubernetes?….
 """
 
 from __future__ import annotations
@@ -52,8 +53,6 @@ def reap() -> dict[str, int]:
   for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}:*"):
     if _orphaned(path.name) and _remove(path):
       counts["directories"] += 1
-  for name, count in _reap_containers().items():
-    counts[f"containers_{name}"] = count
   return counts
 
 
@@ -65,7 +64,8 @@ def _reap_containers() -> dict[str, int]:
     from sandbox.backends import docker
   except ModuleNotFoundError:  # its SDK is not installed
     return {}
-  return docker.reap_containers()
+  counts = docker.reap_containers()
+  return {f"containers_{name}": count for name, count in counts.items()}
 
 
 def _reap_pods(backend: str) -> dict[str, int]:
@@ -108,7 +108,7 @@ def _remove(path: Path) -> bool:
 
 
 def main() -> dict[str, Any]:
-  counts = reap()
+  counts = reap() | _reap_containers()
   backend = flags.backend()
   if backend.partition("?")[0] == "kubernetes":
     counts |= _reap_pods(backend)

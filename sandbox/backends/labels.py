@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Self
 
 PREFIX = "clawgym-sandbox"
+_OVER_SECONDS = 120.0  # a sandbox ends itself when it expires
 
 _numbers = itertools.count(1)
 
@@ -33,8 +34,11 @@ class Label:
   expires: int
 
   def orphaned(self) -> bool:
-    """Whether the controller is gone; False where this process can't tell."""
-    return self.namespace == _namespace() and process_start(self.pid) != self.started
+    """Whether the controller is gone. Where this process can't see it (it is, or
+    was, in another PID namespace), whether the sandbox's life is well over."""
+    if self.namespace != _namespace():
+      return time.time() > self.expires + _OVER_SECONDS
+    return process_start(self.pid) != self.started
 
   @classmethod
   def parse(cls, text: str) -> Self | None:
@@ -61,8 +65,8 @@ def numbered(mark: str) -> str:
   return f"{mark}:{next(_numbers)}"
 
 
-def run_directory(run_id: str, lifetime_seconds: float = 86400.0) -> Path:
-  """A new directory for a run's sockets; `sandbox.reap` removes it once the
+def run_directory(run_id: str, lifetime_seconds: float = 30 * 86400.0) -> Path:
+  """A new directory for a run's files; `sandbox.reap` removes it once the
   controller is gone. Whoever asked for it removes it before."""
   name = numbered(label(run_id, lifetime_seconds))
   path = Path(tempfile.gettempdir()) / name

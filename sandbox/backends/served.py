@@ -261,18 +261,23 @@ class ServedSandbox(base.Sandbox):
     await self._request(Op.QUIET)
 
   async def snapshot(self) -> bytes:
+    return await self._pack(base.WORKSPACE)
+
+  async def _pack(self, root: str) -> bytes:
     limit = 2 * self._bounds.disk + 2048 * self._bounds.inodes
-    return (await self._request(Op.PACK, limit))[0]
+    return (await self._request(Op.PACK, _encode(root), limit))[0]
 
   async def restore(self, snapshot: bytes, root: str = base.WORKSPACE) -> None:
     await self._restore(snapshot, root, 0.0)
 
   async def fork(self) -> Self:
-    snapshot = await self.snapshot()
+    roots = (base.WORKSPACE, *self._settings["folders"])
+    states = {root: await self._pack(root) for root in roots}
     other = type(self)(**self._settings)
     await other.start()
     try:
-      await other.restore(snapshot)
+      for root, state in states.items():
+        await other.restore(state, root)
     except BaseException:
       await other.stop()
       raise

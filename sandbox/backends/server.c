@@ -168,7 +168,7 @@ static const struct {
     [EXEC] = {2, do_exec}, [SPAWN] = {2, do_spawn}, [POLL] = {2, do_poll},
     [SEND] = {3, do_send}, [KILL] = {1, do_kill}, [READ] = {2, do_read},
     [WRITE] = {3, do_write}, [LIST] = {1, do_list}, [PROCS] = {0, do_processes},
-    [QUIET] = {0, do_quiet}, [PACK] = {1, do_pack}, [UNPACK] = {3, do_unpack},
+    [QUIET] = {0, do_quiet}, [PACK] = {2, do_pack}, [UNPACK] = {3, do_unpack},
     [DATA] = {1, do_data}, [ACK] = {1, do_ack}, [END] = {0, do_end},
     [CLOSED] = {0, do_close}};
 

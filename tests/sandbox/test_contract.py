@@ -95,13 +95,15 @@ def test_large_files_pass_unchanged(run):
 def test_a_fork_is_apart_from_its_origin(run):
   async def body(sandbox):
     await sandbox.write("one", b"1")
+    await sandbox.write("/extra/state", b"3")
     async with await sandbox.fork() as other:
+      assert await other.read("/extra/state") == b"3"
       await other.write("two", b"2")
       assert unpack(await other.snapshot()) == {"in": b"0", "one": b"1", "two": b"2"}
       assert await other.diff() == {"one": "added", "two": "added"}
     assert set(unpack(await sandbox.snapshot())) == {"in", "one"}
 
-  run(body, {"in": b"0"})
+  run(body, {"in": b"0"}, folders=("/extra",))
 
 
 def test_nothing_of_the_host_is_inside(run, tmp_path, monkeypatch):

@@ -152,5 +152,7 @@ def test_a_directory_is_removed_only_with_its_controller(tmp_path, monkeypatch):
   link.symlink_to("/etc")
   other = tmp_path / dead.name.replace(dead.name.split(":")[2], "42")
   other.mkdir()
-  assert reap()["directories"] == 1
+  over = tmp_path / ":".join([*other.name.split(":")[:5], "1000", "1"])
+  over.mkdir()
+  assert reap()["directories"] == 2
   assert sorted(tmp_path.iterdir()) == sorted([mine, link, other])

@@ -233,5 +233,7 @@ static int pack_one(const char *name, const char *path, struct stat *info) {
 }
 
 static int do_pack(uint32_t id, struct field *f) {
-  return stream(id, PACK, number(f[0]), WORKSPACE, pack_one);
+  char path[PATH_MAX];
+  int error = path_of(f[0], path);
+  return error ? error : stream(id, PACK, number(f[1]), path, pack_one);
 }
