@@ -127,7 +127,10 @@ def _job(args: dict[str, Any]) -> str:
 def _object(args: dict[str, Any], key: str) -> str:
   if not args.get(key):
     raise BadCall(f"cron {args['action']} needs {key} (object)")
-  return json_text.dump(args[key])
+  try:
+    return json_text.dump(args[key])
+  except ValueError as error:
+    raise BadCall(f"cron {args['action']} can't send {key}: {error}") from None
 
 
 def _wake(args: dict[str, Any]) -> list[str]:

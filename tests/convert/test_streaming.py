@@ -162,7 +162,7 @@ def test_a_training_state_is_read_a_layer_at_a_time(tmp_path, tokenizer):  # noq
   """What reading every tensor leaves in memory is far from the whole model."""
   config = ModelConfig(
       family="llama",
-      vocab_size=512,
+      vocab_size=tokenizer.vocab_size,
       hidden_size=512,
       intermediate_size=1536,
       num_hidden_layers=16,

@@ -79,9 +79,13 @@ def page(runs_folder, tmp_path_factory):
 def opened(browser, page):
   """Opens the page afresh at a hash; at the end nothing went wrong meanwhile."""
 
+  from selenium.webdriver.support.ui import WebDriverWait
+
   def go(fragment=""):
     browser.get("about:blank")
     browser.get(page.as_uri() + fragment)
+    # `get` has been seen to return before the page's script ended.
+    WebDriverWait(browser, 30).until(lambda driver: _texts(driver, "#contents a"))
     return browser
 
   go()
