@@ -21,6 +21,7 @@ from sandbox.backends.labels import PREFIX
 _CONTROLLERS = ("pids", "memory")
 _SPARE_PROCESSES = 16  # bwrap, the server, commands that are about to be refused
 _SPARE_MEMORY = 64 << 20  # page tables, pipes, inodes
+_SOCKET_MEMORY = 64 << 20  # of TCP and UDP, where that isn't in the memory's bound
 _REMOVE_SECONDS = 2.0
 
 
@@ -54,6 +55,9 @@ class Cgroup:
       _write(f"{self._memory}/{limit}", memory + _SPARE_MEMORY)
       with contextlib.suppress(FileNotFoundError):  # where the kernel counts swap
         _write(f"{self._memory}/{swap}", memory + _SPARE_MEMORY if one else 0)
+      with contextlib.suppress(FileNotFoundError):  # version 1 counts these apart
+        if one:  # and what the kernel has for them is the whole host's
+          _write(f"{self._memory}/memory.kmem.tcp.limit_in_bytes", _SOCKET_MEMORY)
     except OSError:
       self.remove()
       raise

@@ -19,11 +19,14 @@ static size_t scan(int detailed) {
       close(fd);
       text[size < 0 ? 0 : size] = 0;
       char state = 'X', *rest = strrchr(text, ')');
-      int parent = 0, session = 0;
+      int parent = 0, session = 0, threads = 0;
       if (rest != NULL)
-        sscanf(rest + 1, " %c %d %*d %d", &state, &parent, &session);
+        sscanf(rest + 1,
+               " %c %d %*d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d",
+               &state, &parent, &session, &threads);
       p->parent = parent, p->session = session;
-      p->alive = state != 'Z' && state != 'X';
+      /* Its first thread may have ended, and the others run on. */
+      p->alive = (state != 'Z' && state != 'X') || threads > 1;
     }
     count++;
   }
@@ -81,21 +84,36 @@ static void kill_tree(struct command *c) {
   }
 }
 
+static unsigned long resident(const char *path) {
+  char text[128];
+  unsigned long pages = 0;
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  ssize_t size = read(fd, text, sizeof text - 1);
+  close(fd);
+  text[size < 0 ? 0 : size] = 0;
+  sscanf(text, "%*u %lu", &pages);
+  return pages;
+}
+
 /* Resident bytes of all processes but this one, shared pages counted twice. */
 static uint64_t memory_in_use(void) {
   uint64_t total = 0;
-  char path[64], text[128];
+  char path[64];
   size_t count = scan(0);
   for (size_t i = 0; i < count; i++) {
     snprintf(path, sizeof path, "/proc/%d/statm", table[i].pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) continue;
-    ssize_t size = read(fd, text, sizeof text - 1);
-    close(fd);
-    unsigned long resident = 0;
-    text[size < 0 ? 0 : size] = 0;
-    sscanf(text, "%*u %lu", &resident);
-    total += resident;
+    unsigned long pages = resident(path);
+    snprintf(path, sizeof path, "/proc/%d/task", table[i].pid);
+    /* Without its first thread it shows none: what it has, another shows. */
+    DIR *threads = pages ? NULL : opendir(path);
+    for (struct dirent *e; threads && !pages && (e = readdir(threads)) != NULL;) {
+      if (*e->d_name == '.') continue;
+      snprintf(path, sizeof path, "/proc/%d/task/%.20s/statm", table[i].pid, e->d_name);
+      pages = resident(path);
+    }
+    if (threads) closedir(threads);
+    total += pages;
   }
   return total * sysconf(_SC_PAGESIZE);
 }

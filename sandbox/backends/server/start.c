@@ -63,10 +63,32 @@ static void refuse_calls(void) {
   static const int always[] = {
       SYS_keyctl, SYS_add_key, SYS_request_key, SYS_bpf, SYS_perf_event_open,
       SYS_userfaultfd, SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register,
-      SYS_kexec_load, SYS_syslog, SYS_unshare, SYS_setns, SYS_mount, SYS_move_mount, SYS_fsopen, SYS_open_tree,
-      SYS_pivot_root, SYS_swapon, SYS_memfd_create, SYS_shmget};
-  int count = sizeof always / sizeof *always - (set.seal ? 0 : 2), at = 0;
-  struct sock_filter filter[64];
+      SYS_kexec_load, SYS_syslog, SYS_unshare, SYS_setns, SYS_mount, SYS_move_mount,
+      SYS_fsopen, SYS_open_tree, SYS_pivot_root, SYS_swapon,
+      /* The last four only where no cgroup counts. */
+      SYS_memfd_create, SYS_shmget, SYS_semget, SYS_msgget};
+  /* Process 1 is of the same user as what it runs, who may starve it by these, or
+     have the kernel kill it: what they are refused on is its number, or all the
+     user's processes. */
+  static const struct { int call, argument; unsigned value; } on_server[] = {
+      {SYS_prlimit64, 0, 1}, {SYS_sched_setscheduler, 0, 1},
+      {SYS_sched_setparam, 0, 1}, {SYS_sched_setattr, 0, 1},
+      {SYS_sched_setaffinity, 0, 1}, {SYS_setpriority, 1, 1},
+      {SYS_setpriority, 0, PRIO_USER}, {SYS_ioprio_set, 1, 1},
+      {SYS_ioprio_set, 0, 3 /* IOPRIO_WHO_USER */}};
+  int count = sizeof always / sizeof *always - (set.seal ? 0 : 4), at = 0;
+  struct sock_filter filter[128];
+  for (size_t i = 0; i < sizeof on_server / sizeof *on_server; i++) {
+    size_t argument = offsetof(struct seccomp_data, args[on_server[i].argument]);
+    struct sock_filter block[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, on_server[i].call, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, argument),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, on_server[i].value, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)};
+    memcpy(filter + at, block, sizeof block);
+    at += sizeof block / sizeof *block;
+  }
 #if defined(__x86_64__)
   unsigned arch = AUDIT_ARCH_X86_64;
 #else
@@ -85,14 +107,16 @@ static void refuse_calls(void) {
                                                 (unsigned char)(count - i + 6), 0);
   /* Of sockets only what a network namespace holds: a virtual machine's AF_VSOCK
      leads to the host that runs it. */
-  filter[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 5);
+  filter[at++] =
+      (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 5);
   filter[at++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
                                               offsetof(struct seccomp_data, args[0]));
   static const int families[] = {AF_UNIX, AF_INET, AF_INET6};
   for (int i = 0; i < 3; i++)
     filter[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, families[i],
                                                 (unsigned char)(3 - i), 0);
-  filter[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_NETLINK, 0, 1);
+  filter[at++] =
+      (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_NETLINK, 0, 1);
   filter[at++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
   filter[at++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K,
                                               SECCOMP_RET_ERRNO | EPERM);
