@@ -19,10 +19,9 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
 
 from clawgym_jax import cli
-from sandbox.backends import cgroups, flags
+from sandbox.backends import cgroups, flags, split
 from sandbox.backends.labels import PREFIX, Label, labelled
 
 _DOCKER_SOCKET = "/var/run/docker.sock"
@@ -68,11 +67,10 @@ def _reap_containers() -> dict[str, int]:
   return {f"containers_{name}": count for name, count in counts.items()}
 
 
-def _reap_pods(backend: str) -> dict[str, int]:
-  """As `kubernetes.reap_pods` of the cluster that `backend` names."""
+def _reap_pods(options: dict[str, str]) -> dict[str, int]:
+  """As `kubernetes.reap_pods` of the cluster that the options name."""
   from sandbox.backends import kubernetes
 
-  options = dict(parse_qsl(backend.partition("?")[2]))
   counts = asyncio.run(kubernetes.reap_pods(kubernetes.Cluster.parse(options)))
   return {f"pods_{name}": count for name, count in counts.items()}
 
@@ -109,9 +107,9 @@ def _remove(path: Path) -> bool:
 
 def main() -> dict[str, Any]:
   counts = reap() | _reap_containers()
-  backend = flags.backend()
-  if backend.partition("?")[0] == "kubernetes":
-    counts |= _reap_pods(backend)
+  backend, options = split(flags.backend())
+  if backend == "kubernetes":
+    counts |= _reap_pods(options)
   print(
       f"{counts['killed']} processes of dead runs killed, {counts['kept']} of living"
       f" ones left alone, {counts['refused']} belong to another user;"

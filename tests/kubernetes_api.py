@@ -122,10 +122,15 @@ class KubernetesApi:
     self.run(add())
 
   def wait_until_empty(self, seconds=10.0):
+    """Until no process lives and the node has said so of every pod."""
     end = time.monotonic() + seconds
-    while self.living():
+    while self.living() or self._running():
       assert time.monotonic() < end, f"still running: {self.living()}"
       time.sleep(0.02)
+
+  def _running(self) -> list[str]:
+    pods = list(self.objects["pods"].items())
+    return [name for name, pod in pods if pod.get("status", {}).get("phase") == "Running"]
 
   def living(self) -> list[str]:
     """Names of pods whose processes live."""

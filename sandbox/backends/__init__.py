@@ -32,6 +32,7 @@ __all__ = [
     "SandboxLost",
     "check_backend",
     "open_sandbox",
+    "split",
     "with_options",
 ]
 
@@ -68,16 +69,17 @@ def with_options(backend: str, **options: str) -> str:
   given = {name: value for name, value in options.items() if value}
   if given:
     backend += ("&" if "?" in backend else "?") + urlencode(given, safe="/:@")
-  _split(backend)
+  split(backend)
   return backend
 
 
 def _load(backend: str) -> tuple[ModuleType, str, dict[str, str]]:
-  name, options = _split(backend)
+  name, options = split(backend)
   return importlib.import_module(f"sandbox.backends.{name}"), name, options
 
 
-def _split(backend: str) -> tuple[str, dict[str, str]]:
+def split(backend: str) -> tuple[str, dict[str, str]]:
+  """Name and options; `UserError` for those that there are not."""
   name, _, query = backend.partition("?")
   if name not in _CLASSES:
     raise UserError(

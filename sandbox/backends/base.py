@@ -203,9 +203,9 @@ def gather(source: Files | Path) -> Files:
   return dict(sorted(files.items()))
 
 
-_ENTRY = struct.Struct("!cIqIQ")  # kind, mode, seconds, bytes of name, of data
-_KINDS = {b"f": "file", b"d": "dir", b"l": "link"}
-_LETTERS = {kind: letter for letter, kind in _KINDS.items()}
+ENTRY = struct.Struct("!cIqIQ")  # kind, mode, seconds, bytes of name, of data
+KINDS = {b"f": "file", b"d": "dir", b"l": "link", b"o": "other"}  # others are listed only
+_LETTERS = {kind: letter for letter, kind in KINDS.items()}
 
 
 @dataclass(frozen=True)
@@ -232,9 +232,9 @@ def pack_entries(entries: Iterable[Entry]) -> bytes:
   for entry in entries:
     name = os.fsencode(entry.name)
     letter = _LETTERS[entry.kind]
-    parts += [_ENTRY.pack(letter, entry.mode, 0, len(name), len(entry.data)), name]
+    parts += [ENTRY.pack(letter, entry.mode, 0, len(name), len(entry.data)), name]
     parts.append(entry.data)
-  return b"".join([*parts, _ENTRY.pack(b"e", 0, 0, 0, 0)])
+  return b"".join([*parts, ENTRY.pack(b"e", 0, 0, 0, 0)])
 
 
 def unpack(snapshot: bytes) -> Files:
@@ -247,8 +247,8 @@ def unpack_entries(snapshot: bytes) -> Iterator[Entry]:
   at, view = 0, memoryview(snapshot)
   try:
     while True:
-      letter, mode, _, name_size, size = _ENTRY.unpack_from(view, at)
-      at += _ENTRY.size
+      letter, mode, _, name_size, size = ENTRY.unpack_from(view, at)
+      at += ENTRY.size
       if letter == b"e":
         return
       name = os.fsdecode(bytes(view[at : at + name_size]))
@@ -257,7 +257,7 @@ def unpack_entries(snapshot: bytes) -> Iterator[Entry]:
       at += size
       if at > len(view):
         break
-      yield Entry(name, data, _KINDS[letter], mode)
+      yield Entry(name, data, KINDS[letter], mode)
   except (struct.error, KeyError):
     pass
   raise ValueError("this is no snapshot, or not the whole of one")

@@ -10,7 +10,9 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import secrets
 import shutil
+import stat
 import subprocess
 import tempfile
 from functools import cache
@@ -37,7 +39,7 @@ def server_binary() -> Path:
   compiler = shutil.which("cc") or shutil.which("gcc")
   if compiler is None:
     raise UserError("sandboxes need a C compiler, once; apt install gcc libc6-dev")
-  made = folder / f".{name}.{os.getpid()}"
+  made = folder / f".{name}.{secrets.token_hex(8)}"
   try:
     built = subprocess.run(
         [compiler, *_FLAGS, "-o", made, _SOURCE],
@@ -67,7 +69,12 @@ def _folder() -> Path:
       return folder
   except OSError:
     pass
-  return Path(tempfile.mkdtemp(prefix="clawgym-server-"))
+  folder = Path(tempfile.gettempdir()) / f"clawgym-server-{os.geteuid()}"
+  folder.mkdir(mode=0o700, exist_ok=True)
+  info = folder.lstat()
+  if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid():
+    raise UserError(f"{folder} is another user's: set XDG_CACHE_HOME to a place of yours")
+  return folder
 
 
 if __name__ == "__main__":

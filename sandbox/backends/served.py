@@ -36,8 +36,6 @@ SERVICES = "/services"
 REPORT = "/run/sandbox/report"
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
-_ENTRY = struct.Struct("!cIqIQ")  # as in a snapshot
-_KINDS = {b"f": "file", b"d": "dir", b"l": "link", b"o": "other"}
 
 
 class Reader(Protocol):
@@ -245,11 +243,11 @@ class ServedSandbox(base.Sandbox):
     data = (await self._request(Op.LIST, _encode(path)))[0]
     entries, at = [], 0
     while at < len(data):
-      letter, _, _, length, size = _ENTRY.unpack_from(data, at)
-      at += _ENTRY.size
+      letter, _, _, length, size = base.ENTRY.unpack_from(data, at)
+      at += base.ENTRY.size
       name = os.fsdecode(data[at : at + length])
       at += length
-      entries.append({"path": name, "type": _KINDS[letter], "size": size})
+      entries.append({"path": name, "type": base.KINDS[letter], "size": size})
     return sorted(entries, key=lambda entry: entry["path"])
 
   async def processes(self) -> list[int]:

@@ -31,7 +31,7 @@ from sandbox import services
 from sandbox.backends import Bounds, SandboxError, SandboxLost, open_sandbox
 from sandbox.backends.base import Sandbox
 from sandbox.harnesses import Harness, HarnessContext, HarnessResult, load
-from sandbox.harnesses.claw import MODEL_SECONDS
+from sandbox.harnesses.base import TURN_SECONDS
 from sandbox.verify import verify
 from sandbox.verify.checks import CHECK_SECONDS
 
@@ -54,14 +54,14 @@ class Clocks:
   tools: float
   work: float
   boot: float = Bounds().boot_seconds
-  turn: float = MODEL_SECONDS
+  turn: float = TURN_SECONDS
   collect: float = 120.0
   scoring: float = CHECK_SECONDS
 
   @classmethod
   def of(cls, task: Task, turns: int) -> Clocks:
     tools = task.limits.seconds
-    return cls(tools=tools, work=tools + turns * MODEL_SECONDS)
+    return cls(tools=tools, work=tools + turns * TURN_SECONDS)
 
   @property
   def lifetime(self) -> float:
@@ -128,7 +128,7 @@ async def attempt_task(
       seconds["boot"] = booted - started
       context = HarnessContext(
           task, sandbox, base_url, api_key, model, turns, clocks.tools,
-          booted + clocks.work,
+          clocks.turn, booted + clocks.work,
       )  # fmt: skip
       result = await _work(harness, context, clocks)
       seconds["work"] = time.monotonic() - booted

@@ -15,6 +15,7 @@ from clawgym_jax.contracts.services import SERVICES
 from clawgym_jax.contracts.task import Task
 from sandbox.backends import Bounds, Sandbox
 
+TURN_SECONDS = 600.0
 STOPS = ("done", "turn_limit", "time_limit", "context_limit", "error")
 
 
@@ -29,6 +30,7 @@ class HarnessContext:
     turns: model calls at most.
     seconds: what the policy may spend in tools. Waiting for the model does not
       count, or a loaded engine would lower the reward.
+    turn_seconds: for one model call; one that takes longer is infra.
     deadline: on `time.monotonic()`; a model call still open then is infra.
   """
 
@@ -39,6 +41,7 @@ class HarnessContext:
   model: str = "policy"
   turns: int = 8
   seconds: float = 120.0
+  turn_seconds: float = TURN_SECONDS
   deadline: float = float("inf")
 
 

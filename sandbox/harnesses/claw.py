@@ -24,7 +24,6 @@ from sandbox import services, tools
 from sandbox.backends import SandboxLost
 from sandbox.harnesses.base import Harness, HarnessContext, HarnessResult
 
-MODEL_SECONDS = 600.0  # one model call
 RETRIES = 5
 RETRY_SECONDS = 30.0  # the longest wait before one
 
@@ -141,7 +140,7 @@ async def _ask(
               "Content-Type": "application/json",
               "x-stainless-retry-count": str(number),
           },
-          timeout=aiohttp.ClientTimeout(total=min(MODEL_SECONDS, left)),
+          timeout=aiohttp.ClientTimeout(total=min(attempt.turn_seconds, left)),
       ) as response:
         text = await response.text(errors="replace")
         status, retry_after = response.status, response.headers.get("Retry-After")

@@ -9,13 +9,12 @@ the option warm_pool also the template and the pool that claims are served from.
 from __future__ import annotations
 
 import json
-from urllib.parse import parse_qsl
 
 from absl import flags
 
 from clawgym_jax import cli
 from clawgym_jax.contracts.errors import UserError
-from sandbox.backends import Bounds
+from sandbox.backends import Bounds, split
 from sandbox.backends.flags import backend
 from sandbox.backends.kubernetes import manifests
 from sandbox.backends.kubernetes.manifests import Cluster, Manifest
@@ -69,10 +68,10 @@ def _bounds() -> Bounds:
 
 
 def main() -> None:
-  name, _, query = backend().partition("?")
+  name, options = split(backend())
   if name != "kubernetes":
     raise UserError("say which cluster: --backend=kubernetes?namespace=NAME")
-  items = everything(Cluster.parse(dict(parse_qsl(query))))
+  items = everything(Cluster.parse(options))
   print(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=1))
 
 
