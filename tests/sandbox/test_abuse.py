@@ -91,6 +91,43 @@ def test_a_timeout_ends_it_all(abuse, name):
   assert said.endswith("timed out"), said
 
 
+# Nothing of these lives long enough to be met twice.
+RUNAWAYS = {
+    "a chain of sessions": """
+while True:
+  if os.fork(): os._exit(0)
+  os.setsid()
+""",
+    "a chain of siblings": """
+while True:
+  pid = call("clone", 0x8000 | signal.SIGCHLD, 0, 0, 0, 0)
+  if pid: os._exit(0)
+  os.setsid()
+""",
+    "a bomb that turns over": """
+for i in range(20):
+  if os.fork() == 0: break
+else: os._exit(0)
+while True:
+  with contextlib.suppress(OSError):
+    if os.fork(): os._exit(0)
+    os.setsid()
+""",
+}
+
+
+@pytest.mark.parametrize("name", RUNAWAYS)
+def test_what_runs_away_is_caught(abuse, name):
+  async def body(sandbox):
+    for _ in range(5):
+      await outcome(sandbox, RUNAWAYS[name])
+      assert await sandbox.processes() != []
+      await sandbox.quiet()
+      assert await sandbox.processes() == []
+
+  abuse(body, Bounds(processes=48))
+
+
 def test_daemons_and_zombies_are_reaped_and_gone_in_the_end(abuse):
   code = """
 for i in range(200):
