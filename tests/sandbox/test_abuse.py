@@ -91,6 +91,36 @@ def test_a_timeout_ends_it_all(abuse, name):
   assert said.endswith("timed out"), said
 
 
+def test_a_command_that_an_earlier_one_traces_ends(abuse):
+  """A traced process that ended is its tracer's to collect, not process 1's."""
+  code = """
+libc.ptrace.argtypes = [ctypes.c_long] * 4
+def attach(pid):
+  with contextlib.suppress(OSError):
+    if int(open(f"/proc/{pid}/stat").read().split()[3]) == 1 and pid != os.getpid():
+      c("ptrace", 0x4206, pid, 0, 0)
+      held.add(pid)
+if os.fork(): os._exit(0)
+os.setsid()
+held = set()
+for fd in range(3): os.close(fd)
+while True:
+  for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+    if pid > 1 and pid not in held: attach(pid)
+"""
+
+  async def body(sandbox):
+    await sandbox.write("tracer.py", hostile.program(code))
+    await sandbox.exec("python3 tracer.py", 5)
+    await asyncio.sleep(0.5)
+    result = await sandbox.exec("sleep .5; echo over", 1.5)
+    assert result.timed_out
+    assert (await sandbox.exec("echo serves", 5)).output == "serves\n"
+    assert await sandbox.processes() == []
+
+  abuse(body)
+
+
 # Nothing of these lives long enough to be met twice.
 RUNAWAYS = {
     "a chain of sessions": """

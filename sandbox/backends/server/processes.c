@@ -127,9 +127,12 @@ static void watch(void) {
   if (time >= started + set.lifetime) _exit(0);
   for (struct command *c = commands; c != NULL; c = c->next) {
     active |= running(c);
-    if (running(c) && c->request && time >= c->deadline && !c->timed_out) {
+    if (!running(c) || !c->request || time < c->deadline) continue;
+    if (!c->timed_out) {
       c->timed_out = 1;
       kill_tree(c);
+    } else if (time >= c->deadline + 2) {
+      kill_tree(NULL); /* it has ended, but who traces it does not let it go */
     }
   }
   if (!children || time < next_watch) return;
