@@ -104,6 +104,7 @@ if os.fork(): os._exit(0)
 os.setsid()
 held = set()
 for fd in range(3): os.close(fd)
+open("/workspace/looks", "w").close()
 while True:
   for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
     if pid > 1 and pid not in held: attach(pid)
@@ -112,9 +113,13 @@ while True:
   async def body(sandbox):
     await sandbox.write("tracer.py", hostile.program(code))
     await sandbox.exec("python3 tracer.py", 5)
-    await asyncio.sleep(0.5)
-    result = await sandbox.exec("sleep .5; echo over", 1.5)
-    assert result.timed_out
+    while "looks" not in [entry["path"] for entry in await sandbox.list()]:
+      await asyncio.sleep(0.05)
+    for _ in range(5):  # it may come too late for one
+      if (await sandbox.exec("sleep 1", 2)).timed_out:
+        break
+    else:
+      raise AssertionError("it traced none")
     assert (await sandbox.exec("echo serves", 5)).output == "serves\n"
     assert await sandbox.processes() == []
 
@@ -184,7 +189,7 @@ for i in range(20):
       await asyncio.sleep(0.1)
     raise AssertionError(alive)
 
-  abuse(body)
+  abuse(body, Bounds(processes=300))
 
 
 def test_time_of_cores_is_bounded(abuse):
