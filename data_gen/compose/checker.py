@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 import math
+import os
 from pathlib import Path
 
 EXPECTED = Path(__file__).resolve().parent / "expected.json"
@@ -30,25 +31,43 @@ def grade(workspace: str, final_message: str, transcript: list) -> dict[str, flo
       done
       and all(_digest(root / p) == d for p, d in expected["unchanged"].items())
   )
-  known = {*expected["unchanged"], *(s["path"] for s in expected["deliverables"].values())}
+  known = {*expected["unchanged"], *expected["leaves"]}
+  for spec in expected["deliverables"].values():
+    known |= set(spec.get("files", ())) | {spec.get("path")}
   values["nothing_else_left"] = float(done and _files(root) <= known)
   return values
 
 
 def _judge(root: Path, spec: dict) -> dict[str, bool]:
-  names = ("right", "columns", "count", "order")
+  judge, names = _JUDGES.get(spec["kind"], (_table, _TABLE))
   try:
-    columns, rows = _READERS[spec["kind"]](_text(root / spec["path"]), spec)
-    want = spec["rows"]
-    same = _alike(sorted(rows), sorted(want))
-    return {
-        "right": same,
-        "columns": same and columns == spec["columns"],
-        "count": same and len(rows) == len(want),
-        "order": same and (not spec["ordered"] or _alike(rows, want)),
-    }
+    return judge(root, spec)
   except Exception:  # whatever is in the file's place, it is wrong
     return dict.fromkeys(names, False)
+
+
+def _table(root: Path, spec: dict) -> dict[str, bool]:
+  columns, rows = _READERS[spec["kind"]](_text(root / spec["path"]), spec)
+  want = spec["rows"]
+  same = _alike(sorted(rows), sorted(want))
+  return {
+      "right": same,
+      "columns": same and columns == spec["columns"],
+      "order": same and (not spec["ordered"] or _alike(rows, want)),
+  }
+
+
+def _lines(root: Path, spec: dict) -> dict[str, bool]:
+  """The file has these lines, blanks at their ends aside."""
+  lines = [line.rstrip() for line in _text(root / spec["path"]).rstrip().split("\n")]
+  return {"right": lines == spec["lines"]}
+
+
+def _moved(root: Path, spec: dict) -> dict[str, bool]:
+  """Each file is at its new place, as it was, and no longer at the old one."""
+  there = all(_text(root / p) == f["text"] for p, f in spec["files"].items())
+  gone = not any(os.path.lexists(root / f["from"]) for f in spec["files"].values())
+  return {"right": there, "gone": there and gone}
 
 
 def _alike(rows: list, want: list) -> bool:
@@ -115,3 +134,6 @@ def _digest(path: Path) -> str | None:
 
 
 _READERS = {"csv": _csv, "json": _json, "json_map": _json_map, "markdown": _markdown}
+_TABLE = ("right", "columns", "order")
+# kind -> (judge, the names of its checks); the kinds of tables have a reader each
+_JUDGES = {"lines": (_lines, ("right",)), "moved": (_moved, ("right", "gone"))}

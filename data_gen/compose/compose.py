@@ -7,13 +7,13 @@ is drawn a task at a time.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
-from typing import Any
 
 from clawgym_jax.contracts.task import SolutionCall
+from data_gen.compose.chores import CHORES
 from data_gen.compose.kinds import KINDS, Kind
 from data_gen.compose.operations import OPERATIONS, Step
+from data_gen.compose.part import Part, joined
 from data_gen.compose.setting import Setting
 from data_gen.compose.sinks import SINKS, Sink
 from data_gen.compose.table import Table
@@ -31,35 +31,29 @@ class Graph:
   source: str
   operations: tuple[str, ...]
   sink: str
+  chores: tuple[str, ...] = ()
 
   @property
   def name(self) -> str:
-    return "-".join((self.source, *self.operations, self.sink))
+    return "-".join((self.source, *self.operations, self.sink, *self.chores))
 
 
-@dataclass
-class Composed:
-  """One task of a graph."""
-
-  request: str
-  workspace: dict[str, bytes]
-  calls: list[SolutionCall]
-  deliverables: dict[str, Any]
-  final_message: str
-
-  def expected(self) -> dict[str, Any]:
-    """The contents of checks/expected.json."""
-    return {
-        "deliverables": self.deliverables,
-        "unchanged": {
-            path: hashlib.sha256(data).hexdigest()
-            for path, data in sorted(self.workspace.items())
-        },
-    }
+def build(graph: Graph, setting: Setting) -> Part | None:
+  """The work of a task, or None where this setting draws nothing sound for it."""
+  records = _records(graph, setting)
+  if records is None:
+    return None
+  chores = [CHORES[name].make(setting) for name in graph.chores]
+  if None in chores:
+    return None
+  return joined([_explore(), records, *chores, _surroundings(setting)])
 
 
-def build(graph: Graph, setting: Setting) -> Composed | None:
-  """A task, or None where this setting draws nothing sound for the graph."""
+def _explore() -> Part:
+  return Part("", [exec_call("find . -type f | sort")], {}, {}, "")
+
+
+def _records(graph: Graph, setting: Setting) -> Part | None:
   topic = setting.rng.choice(sorted(TOPICS.values(), key=lambda t: t.name))
   kind, sink = KINDS[graph.source], SINKS[graph.sink]
   stem = setting.rng.choice(topic.stems)
@@ -74,14 +68,13 @@ def build(graph: Graph, setting: Setting) -> Composed | None:
   columns = ", ".join(result.names)
   first, second = [*result.names, ""][:2]
   handed = sink.said.format(path=path, columns=columns, first=first, second=second)
-  return Composed(
-      request=f"From the {kind.called} {source}: {said}. Save the result {handed}.",
-      workspace={source: kind.write(table, stem), **_surroundings(setting, topic)},
+  ordered = any(step.ordered for step in steps)
+  return Part(
+      said=f"From the {kind.called} {source}: {said}. Save the result {handed}.",
       calls=_calls(kind, source, steps, sink, path),
-      deliverables={
-          "result": sink.expected(path, result, any(s.ordered for s in steps))
-      },
-      final_message=f"Done, the result is in {path}.",
+      workspace={source: kind.write(table, stem)},
+      deliverables={"result": sink.expected(path, result, ordered)},
+      done=f"the result is in {path}",
   )
 
 
@@ -110,7 +103,6 @@ def _calls(
   )  # fmt: skip
   look = exec_call(kind.look.format(path=source)) if kind.look else read_call(source)
   return [
-      exec_call("find . -type f | sort"),
       look,
       python_call(kind.load.format(path=source), load=False),
       *(python_call(step.code) for step in steps),
@@ -131,9 +123,10 @@ def python_call(code: str, *, load: bool = True, save: bool = True) -> SolutionC
   return exec_call("python3 - <<'EOF'\n" + "\n".join(lines) + "\nEOF")
 
 
-def _surroundings(setting: Setting, topic: Topic) -> dict[str, bytes]:
+def _surroundings(setting: Setting) -> Part:
   """Files of the world that the task does not need."""
-  return {
+  files = {
       "notes/team.txt": setting.team_note().encode(),
       "notes/week.txt": setting.week_note().encode(),
   }
+  return Part("", [], files, {}, "")
