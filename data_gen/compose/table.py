@@ -23,7 +23,8 @@ class Column:
 
   What an instruction may say of its values: `words` are those that a category
   has, `low` and `high` the bounds of a number. They belong to the frame, so
-  they are the same over other records.
+  they are the same over other records. `form` is what a text is (`email`,
+  `phone`, `time`, …; see `topics.topic`) or a number (`percent`).
   """
 
   name: str
@@ -31,6 +32,7 @@ class Column:
   words: tuple[str, ...] = ()
   low: int = 0
   high: int = 0
+  form: str = ""
 
   def __post_init__(self) -> None:
     if self.type not in TYPES:
