@@ -14,6 +14,11 @@ from decimal import Decimal
 
 from data_gen.world import World
 
+_FACTS = (
+    "first", "name", "role", "company", "domain", "city", "project", "colleagues",
+    "today",
+)  # fmt: skip
+
 
 class Setting(World):
   """See the module's docstring. `key` names the task; `reseed` the records."""
@@ -26,6 +31,15 @@ class Setting(World):
   def reseeded(self, reseed: int) -> Setting:
     """A fresh setting with the same frame, at its start, and other records."""
     return Setting(self._key, self._split, reseed)
+
+  def beside(self, name: str) -> Setting:
+    """The same people, place and day with draws of their own, for what stands
+    beside the request: it is the same whenever it is asked for, whatever was
+    drawn before, over all records."""
+    other = Setting(f"{self._key} {name}", self._split)
+    for fact in _FACTS:
+      setattr(other, fact, getattr(self, fact))
+    return other
 
   # Values of records. A split has numbers and dates of its own, as in `World`.
 
