@@ -59,6 +59,9 @@ def _records(graph: Graph, setting: Setting) -> Part | None:
   stem = setting.rng.choice(topic.stems)
   source = f"{setting.word('folder')}/{stem}{kind.suffix}"
   table = topic.draw(setting, setting.rng.randint(24, 60))
+  if not kind.fits(table):
+    return None
+  table = kind.order(table)
   steps = _apply(graph, setting, table)
   if steps is None or not sink.fits(steps[-1].table):
     return None
@@ -72,7 +75,7 @@ def _records(graph: Graph, setting: Setting) -> Part | None:
   return Part(
       said=f"From the {kind.called} {source}: {said}. Save the result {handed}.",
       calls=_calls(kind, source, steps, sink, path),
-      workspace={source: kind.write(table, stem)},
+      workspace=kind.write(table, source),
       deliverables={"result": sink.expected(path, result, ordered)},
       done=f"the result is in {path}",
   )
