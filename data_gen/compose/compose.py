@@ -16,6 +16,7 @@ from data_gen.compose.operations import OPERATIONS, Step
 from data_gen.compose.part import Part, joined
 from data_gen.compose.setting import Setting
 from data_gen.compose.sinks import SINKS, Sink
+from data_gen.compose.surroundings import surroundings
 from data_gen.compose.table import Table
 from data_gen.compose.topics import TOPICS, Topic
 from data_gen.draft import exec_call, read_call
@@ -40,21 +41,22 @@ class Graph:
 
 def build(graph: Graph, setting: Setting) -> Part | None:
   """The work of a task, or None where this setting draws nothing sound for it."""
-  records = _records(graph, setting)
+  topic = setting.rng.choice(sorted(TOPICS.values(), key=lambda t: t.name))
+  records = _records(graph, setting, topic)
   if records is None:
     return None
   chores = [CHORES[name].make(setting) for name in graph.chores]
   if None in chores:
     return None
-  return joined([_explore(), records, *chores, _surroundings(setting)])
+  work = joined([_explore(), records, *chores])
+  return joined([work, surroundings(setting, topic, work)])
 
 
 def _explore() -> Part:
   return Part("", [exec_call("find . -type f | sort")], {}, {}, "")
 
 
-def _records(graph: Graph, setting: Setting) -> Part | None:
-  topic = setting.rng.choice(sorted(TOPICS.values(), key=lambda t: t.name))
+def _records(graph: Graph, setting: Setting, topic: Topic) -> Part | None:
   kind, sink = KINDS[graph.source], SINKS[graph.sink]
   stem = setting.rng.choice(topic.stems)
   source = f"{setting.word('folder')}/{stem}{kind.suffix}"
@@ -124,12 +126,3 @@ def python_call(code: str, *, load: bool = True, save: bool = True) -> SolutionC
     lines.append(f'json.dump(rows, open("{SCRATCH}", "w"))')
     lines.append("print(len(rows), rows[:2])")
   return exec_call("python3 - <<'EOF'\n" + "\n".join(lines) + "\nEOF")
-
-
-def _surroundings(setting: Setting) -> Part:
-  """Files of the world that the task does not need."""
-  files = {
-      "notes/team.txt": setting.team_note().encode(),
-      "notes/week.txt": setting.week_note().encode(),
-  }
-  return Part("", [], files, {}, "")

@@ -12,6 +12,7 @@ import random
 from collections.abc import Sequence
 from decimal import Decimal
 
+from data_gen.pools import POOLS
 from data_gen.world import World
 
 _FACTS = (
@@ -57,3 +58,7 @@ class Setting(World):
 
   def pick(self, words: Sequence[str]) -> str:
     return self.data.choice(words)
+
+  def pool(self, kind: str) -> str:
+    """Any word of `kind`, used before or not."""
+    return self.pick(POOLS[kind][self.heldout])

@@ -466,4 +466,9 @@ WORDS = {
         "pool filled|login seen|logout seen|backlog cleared|settings loaded|ping"
         " answered|copy written|checksum compared",
     ),
+    "side_folder": (
+        "stash misc drafts old admin reference",
+        "attic sundry sketches former clerical background",
+    ),
+    "tone_word": ("calm brief warm dry cheerful", "sober frank gentle plain lively"),
 }

@@ -24,7 +24,6 @@ from typing import Any
 
 from data_gen.compose.setting import Setting
 from data_gen.compose.table import Column, Table
-from data_gen.pools import POOLS
 from data_gen.taxonomy import SCENARIO_OF, SCENARIOS
 
 _DAYS = 120
@@ -117,12 +116,8 @@ def _id(setting: Setting, pattern: str, number: int) -> str:
   return (pattern if "#" in pattern else f"{pattern}-####").replace("####", str(value))
 
 
-def _pool(setting: Setting, kind: str) -> str:
-  return setting.pick(POOLS[kind][setting.heldout])
-
-
 def _name(setting: Setting, how: str, row: dict[str, Any]) -> str:
-  return f"{_pool(setting, 'first')} {_pool(setting, 'last')}"
+  return f"{setting.pool('first')} {setting.pool('last')}"
 
 
 def _email(setting: Setting, how: str, row: dict[str, Any]) -> str:
@@ -131,12 +126,12 @@ def _email(setting: Setting, how: str, row: dict[str, Any]) -> str:
   who = row[of] if of else _name(setting, how, row)
   if who in setting.colleagues:
     return setting.email(who)
-  return f"{who.lower().replace(' ', '.')}@{_pool(setting, 'company').lower()}.example"
+  return f"{who.lower().replace(' ', '.')}@{setting.pool('company').lower()}.example"
 
 
 def _note(setting: Setting, how: str, row: dict[str, Any]) -> str:
   theme = how.split()[1]
-  said = f"{_pool(setting, f'note_{theme}')} {_pool(setting, f'about_{theme}')}"
+  said = f"{setting.pool(f'note_{theme}')} {setting.pool(f'about_{theme}')}"
   return f"{said} {setting.integer(2, 99)}" if setting.data.random() < 0.3 else said
 
 
@@ -152,6 +147,6 @@ _TEXTS = {
     "time": _time,
     "phone": lambda s, how, row: f"+{s.integer(30, 79)} 555 {s.integer(1000, 9999)}",
     "link": lambda s, how, row: (
-        f"https://{_pool(s, 'company').lower()}.example/{s.integer(100, 9999)}"
+        f"https://{s.pool('company').lower()}.example/{s.integer(100, 9999)}"
     ),
 }
