@@ -11,32 +11,41 @@ from dataclasses import dataclass
 
 from clawgym_jax.contracts.task import SolutionCall
 from data_gen.compose.chores import CHORES
-from data_gen.compose.kinds import KINDS, Kind
-from data_gen.compose.operations import OPERATIONS, Step
+from data_gen.compose.kinds import KINDS, MESSY, Kind
+from data_gen.compose.operations import Chain, chain, needs_second
 from data_gen.compose.part import Part, joined
 from data_gen.compose.setting import Setting
 from data_gen.compose.sinks import SINKS, Sink
 from data_gen.compose.surroundings import surroundings
-from data_gen.compose.table import Table
 from data_gen.compose.topics import TOPICS, Topic
 from data_gen.draft import exec_call, read_call
 
 SCRATCH = "/tmp/rows.json"
-_MOST_KEPT = 0.7  # of the rows, by a filter: copying the input must be wrong
+SECOND = "/tmp/other.json"
+_KINDS = {**KINDS, **MESSY}
 
 
 @dataclass(frozen=True)
 class Graph:
-  """A family of tasks, by the names of its modules."""
+  """A family of tasks, by the names of its modules.
+
+  `second` is the kind of the second file, "" where no operation needs one.
+  """
 
   source: str
   operations: tuple[str, ...]
   sink: str
   chores: tuple[str, ...] = ()
+  second: str = ""
+
+  def __post_init__(self) -> None:
+    if bool(self.second) != needs_second(self.operations):
+      raise ValueError(f"{self.name}: a second file goes with an operation for it")
 
   @property
   def name(self) -> str:
-    return "-".join((self.source, *self.operations, self.sink, *self.chores))
+    sources = (self.source, self.second) if self.second else (self.source,)
+    return "-".join((*sources, *self.operations, self.sink, *self.chores))
 
 
 def build(graph: Graph, setting: Setting) -> Part | None:
@@ -57,72 +66,73 @@ def _explore() -> Part:
 
 
 def _records(graph: Graph, setting: Setting, topic: Topic) -> Part | None:
-  kind, sink = KINDS[graph.source], SINKS[graph.sink]
+  kind, sink = _KINDS[graph.source], SINKS[graph.sink]
   stem = setting.rng.choice(topic.stems)
-  source = f"{setting.word('folder')}/{stem}{kind.suffix}"
+  folder = setting.word("folder")
+  source = f"{folder}/{stem}{kind.suffix}"
   table = topic.draw(setting, setting.rng.randint(24, 60))
-  if not kind.fits(table):
+  done = chain(graph.operations, setting, table, kind.order)
+  if done is None or not kind.fits(done.source) or not sink.takes(done.result):
     return None
-  table = kind.order(table)
-  steps = _apply(graph, setting, table)
-  if steps is None or not sink.fits(steps[-1].table):
-    return None
-  result = steps[-1].table
+  files, reading = kind.write(done.source, source), _reading(kind, source, SCRATCH)
+  described, other = kind.said, ""
+  if done.second:
+    beside = _KINDS[graph.second]
+    if done.stem == stem or not beside.fits(done.second):
+      return None
+    other = f"{folder}/{done.stem}{beside.suffix}"
+    files |= beside.write(done.second, other)
+    reading += _reading(beside, other, SECOND)
+    if beside.said not in described:
+      described = f"{described} {beside.said}".strip()
   path = f"{setting.word('target')}/{setting.word('topic')}{sink.suffix}"
-  said = "; then ".join(step.said for step in steps)
-  columns = ", ".join(result.names)
-  first, second = [*result.names, ""][:2]
-  handed = sink.said.format(path=path, columns=columns, first=first, second=second)
-  ordered = any(step.ordered for step in steps)
+  said = "; then ".join(step.said for step in done.steps).replace("{other}", other)
+  handed = sink.request(setting, path, done.result)
   return Part(
-      said=f"From the {kind.called} {source}: {said}. Save the result {handed}.",
-      calls=_calls(kind, source, steps, sink, path),
-      workspace=kind.write(table, source),
-      deliverables={"result": sink.expected(path, result, ordered)},
+      said=f"From the {kind.called} {source}: {said}. Save the result {handed}."
+      + (f" {described}" if described else ""),
+      calls=[*reading, *_calls(done, sink, path)],
+      workspace=files,
+      deliverables={"result": sink.expected(path, done.result, done.ordered)},
       done=f"the result is in {path}",
   )
 
 
-def _apply(graph: Graph, setting: Setting, table: Table) -> list[Step] | None:
-  steps = []
-  for name in graph.operations:
-    step = OPERATIONS[name].apply(setting, table)
-    if step is None or not step.table.rows:
-      return None
-    same_columns = step.table.names == table.names
-    if same_columns and len(step.table.rows) > _MOST_KEPT * len(table.rows):
-      return None
-    steps.append(step)
-    table = step.table
-  return steps
+def _reading(kind: Kind, path: str, scratch: str) -> list[SolutionCall]:
+  """Looks at a source, and keeps its rows in `scratch`."""
+  look = exec_call(kind.look.format(path=path)) if kind.look else read_call(path)
+  load = kind.load.format(path=path)
+  return [look, python_call(load, load=False, scratch=scratch)]
 
 
-def _calls(
-    kind: Kind, source: str, steps: list[Step], sink: Sink, path: str
-) -> list[SolutionCall]:
-  result = steps[-1].table
-  first, second = [*result.names, ""][:2]
-  write = sink.code.format(
-      path=path, folder=path.rpartition("/")[0], names=result.names,
-      first=first, second=second,
-  )  # fmt: skip
-  look = exec_call(kind.look.format(path=source)) if kind.look else read_call(source)
+def _calls(done: Chain, sink: Sink, path: str) -> list[SolutionCall]:
   return [
-      look,
-      python_call(kind.load.format(path=source), load=False),
-      *(python_call(step.code) for step in steps),
-      python_call(write, save=False),
-      read_call(path),
+      *(
+          python_call(step.code, second=number == done.joining)
+          for number, step in enumerate(done.steps)
+      ),
+      python_call(sink.writing(path, done.result), save=False),
+      exec_call(sink.look.format(path=path)) if sink.look else read_call(path),
   ]
 
 
-def python_call(code: str, *, load: bool = True, save: bool = True) -> SolutionCall:
-  """Runs `code` on `rows`, which stay in a scratch file between calls."""
+def python_call(
+    code: str,
+    *,
+    load: bool = True,
+    save: bool = True,
+    second: bool = False,
+    scratch: str = SCRATCH,
+) -> SolutionCall:
+  """Runs `code` on `rows`, which stay in a scratch file between calls; `second`
+  gives it the rows of the second file as `other`."""
   lines = ["import json"]
   if load:
-    lines.append(f'rows = json.load(open("{SCRATCH}"))')
+    lines.append(f'rows = json.load(open("{scratch}"))')
+  if second:
+    lines.append(f'other = json.load(open("{SECOND}"))')
   lines.append(code)
   if save:
-    lines.append(f'json.dump(rows, open("{SCRATCH}", "w"))')
+    lines.append(f'json.dump(rows, open("{scratch}", "w"))')
     lines.append("print(len(rows), rows[:2])")
   return exec_call("python3 - <<'EOF'\n" + "\n".join(lines) + "\nEOF")

@@ -19,12 +19,17 @@ _MOST_KEPT = 0.7  # of the rows, by a step or by all of them
 
 @dataclass(frozen=True)
 class Chain:
-  """What a source holds, what is done with it, and the second file's table."""
+  """What a source holds and what is done with it.
+
+  `second` is the second file's table, `stem` its name, `joining` the number of
+  the step that needs it.
+  """
 
   source: Table
   steps: tuple[Step, ...]
   second: Table | None = None
   stem: str = ""
+  joining: int = -1
 
   @property
   def result(self) -> Table:
@@ -85,7 +90,10 @@ def chain(
     steps.append(step)
   if _idle(source, steps[-1].table):
     return None
-  return Chain(source, tuple(steps), second, joining.stem if joining else "")
+  if joining is None:
+    return Chain(source, tuple(steps))
+  at = chosen.index(joining)
+  return Chain(source, tuple(steps), second, joining.stem, at)
 
 
 def _step(
