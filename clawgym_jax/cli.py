@@ -39,6 +39,8 @@ _MENDABLE = {
     errno.EISDIR: "give the path of a file",
     errno.ENOTDIR: "give a path whose parents are folders",
     errno.EACCES: "allow access, or give another path,",
+    errno.ENAMETOOLONG: "give a shorter path",
+    errno.ELOOP: "give a path without a circle of links",
     errno.EROFS: "give a path that can be written",
 }
 

@@ -76,12 +76,18 @@ def read(source: str, *, tokenizer: str | None, dtype: str | None) -> hf.Checkpo
     states = orbax.Checkpoints(source)
     if states.steps():
       return state.read(states, _start(tokenizer))
-  return checkpoint.read(
+  found = checkpoint.read(
       source,
       flag="--from",
-      also=("a folder of saved training states", "tiny"),
+      also=("a folder of saved training states (checkpoints/ of a run)", "tiny"),
       dtype=dtype or "float32",
   )
+  if tokenizer is not None:
+    raise UserError(
+        f"--tokenizer is for a training state, and --from={source} is a model: its own"
+        " tokenizer goes along"
+    )
+  return found
 
 
 def _start(tokenizer: str | None) -> Path:
@@ -120,13 +126,14 @@ def main() -> dict[str, Any]:
   keep_memory()  # else every tensor pays for its pages anew, most of a conversion
   target = Path(_TO.value)
   _check_target(target, [_FROM.value, _ADAPTER.value, _TOKENIZER.value])
-  if folder.is_model(target):
-    print(f"{target} holds a model, which is replaced", file=sys.stderr)
+  if _CORPUS.value and _FROM.value != "tiny":
+    raise UserError("--corpus is for --from=tiny: leave it out")
   if _FORMAT.value == "peft":
     return _write_adapter(target)
   model = read(_FROM.value, tokenizer=_TOKENIZER.value, dtype=_DTYPE.value)
   if _ADAPTER.value:
     model = peft.merged(model, peft.read(_ADAPTER.value))
+  _tell_replaced(target)
   total = sum(tensor.size for tensor in model.tensors.values())
   size = sum(cast(n, t, _DTYPE.value).nbytes for n, t in model.tensors.items())
   with cli.progress(size, "weights", unit="B") as bar:
@@ -161,6 +168,7 @@ def _write_adapter(target: Path) -> dict[str, Any]:
         " the adapter that a run trained"
     )
   adapter = state.adapter(states, str(_start(_TOKENIZER.value)))
+  _tell_replaced(target)
   peft.write(target, adapter)
   factors = [factor for pair in adapter.factors.values() for factor in pair]
   _tell(target, len(factors), sum(factor.nbytes for factor in factors))
@@ -170,6 +178,11 @@ def _write_adapter(target: Path) -> dict[str, Any]:
       "alpha": adapter.config.alpha,
       "targets": list(adapter.config.targets),
   }
+
+
+def _tell_replaced(target: Path) -> None:
+  if folder.is_model(target):
+    print(f"{target} holds a model, which is replaced", file=sys.stderr)
 
 
 def _tell(target: Path, tensors: int, nbytes: int) -> None:

@@ -28,6 +28,18 @@ def command(module: str, **flags: object) -> list[str]:
   ]  # fmt: skip
 
 
+def tie(parent: int, number: int) -> None:
+  """The kernel sends this process the signal `number` when process `parent` ends.
+
+  Where it has ended already this process goes at once. On other systems than
+  Linux that is all.
+  """
+  if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+  if os.getppid() != parent:
+    sys.exit("the parent is gone")
+
+
 def is_child() -> bool:
   """Whether a parent that waits for this process says how it ended."""
   return os.environ.get(_MARK) == str(os.getppid())
@@ -39,10 +51,7 @@ def main() -> None:
   for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, lambda number, _: os._exit(128 + number))
   os.environ[_MARK] = str(parent)
-  if sys.platform == "linux":
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
-  if os.getppid() != parent:
-    sys.exit("the parent is gone")
+  tie(parent, signal.SIGINT)
   runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 

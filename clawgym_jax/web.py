@@ -32,10 +32,10 @@ def listen(host: str = "127.0.0.1", port: int = 0) -> socket.socket:
   except OSError as error:
     listener.close()
     what = "it is in use" if error.errno == errno.EADDRINUSE else error.strerror
-    raise UserError(
-        f"can't listen on port {port} of {host}: {what}; give another --port, or 0"
-        " for a free one"
-    ) from error
+    mend = "give another --port, or 0 for a free one"
+    if port == 0:
+      mend = "give an address of this machine"
+    raise UserError(f"can't listen on port {port} of {host}: {what}; {mend}") from error
   return listener
 
 

@@ -15,6 +15,7 @@ import asyncio
 import shutil
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,12 @@ from clawgym_jax.contracts.runs import only_writer
 from clawgym_jax.contracts.task import Task, content_hash, load_task
 from clawgym_jax.contracts.trajectory import Outcome
 from data_gen.mutation import spoil_results
+from sandbox import services
 from sandbox.backends import SandboxError, SandboxLost, check_backend, open_sandbox
 from sandbox.backends.base import gather, pack
+from sandbox.backends.flags import backend
 from sandbox.harnesses import ADVERSARIES, HarnessContext, HarnessResult, load
-from sandbox.verify import verify
+from sandbox.verify import State, Verifier
 
 VERSION = 1
 _SPOILED = "spoiled"
@@ -64,17 +67,22 @@ class _Undecided(Exception):
   """A run that was lost for no fault of the task."""
 
 
-async def judge(task: Task) -> list[str]:
+async def judge(task: Task, backend: str = "bubblewrap") -> list[str]:
   """Why `task` is unsound, one cause a failed run; empty if it is sound.
 
-  The runs take turns in one sandbox, the solution last, and each result is
-  judged in a fresh one.
+  The runs take turns in one sandbox, the solution last, and their results in
+  a second one, or each in a fresh one where the checks aren't our own. A spoiled
+  result lacks the last side effect, too.
   """
   causes = []
 
-  async def check(name: str, result: HarnessResult) -> None:
+  async def check(
+      name: str, result: HarnessResult, reports: Sequence[dict[str, Any]]
+  ) -> None:
     snapshot = await sandbox.snapshot()
-    outcome = await verify(task, snapshot, result.final_message, result.transcript)
+    side_effects = services.effects(reports)
+    state = State(snapshot, result.final_message, result.transcript, side_effects)
+    outcome = await verifier.judge(state)
     cause = _fault(name, outcome)
     if cause:
       causes.append(cause)
@@ -83,16 +91,23 @@ async def judge(task: Task) -> list[str]:
 
   try:
     initial = pack(gather(task.workspace))
-    async with open_sandbox(run_id="audit", now=task.now) as sandbox:
+    async with (
+        open_sandbox(
+            backend, run_id="audit", now=task.now, folders=services.folders(task)
+        ) as sandbox,
+        Verifier(task, backend=backend, run_id="audit") as verifier,
+    ):
       await sandbox.start(task.workspace)
+      await services.stage(task, sandbox)
       for name in ("null", *ADVERSARIES):
-        await check(name, await load(name).run(HarnessContext(task, sandbox)))
+        result = await load(name).run(HarnessContext(task, sandbox))
+        await check(name, result, sandbox.reports)
         await sandbox.exec("find . -mindepth 1 -delete")
         await sandbox.restore(initial)
       result = await load("oracle").run(HarnessContext(task, sandbox))
-      await check("oracle", result)
+      await check("oracle", result, sandbox.reports)
       await spoil_results(sandbox)
-      await check(_SPOILED, result)
+      await check(_SPOILED, result, sandbox.reports[:-1])
   except _Broken:
     pass
   except (SandboxLost, OSError) as error:
@@ -117,7 +132,9 @@ def _fault(name: str, outcome: Outcome) -> str | None:
   return None if score == 0.0 else f"{name} scores {score:g}"
 
 
-async def audit(folder: Path, concurrency: int) -> dict[str, Any]:
+async def audit(
+    folder: Path, concurrency: int, backend: str = "bubblewrap"
+) -> dict[str, Any]:
   """Judges every task of `folder` that has no verdict yet; the counts."""
   known = _verdicts(folder)
   names = sorted(
@@ -139,7 +156,7 @@ async def audit(folder: Path, concurrency: int) -> dict[str, Any]:
     nonlocal saved
     for name in waiting:
       try:
-        verdict = await _verdict(folder / name, known.get(name))
+        verdict = await _verdict(folder / name, known.get(name), backend)
       except _Undecided as error:
         undecided[name] = str(error)
       else:
@@ -159,7 +176,9 @@ async def audit(folder: Path, concurrency: int) -> dict[str, Any]:
   return _summary(verdicts, undecided, len(earlier))
 
 
-async def _verdict(directory: Path, known: dict[str, Any] | None) -> dict[str, Any]:
+async def _verdict(
+    directory: Path, known: dict[str, Any] | None, backend: str
+) -> dict[str, Any]:
   try:
     task = load_task(directory)
     task.solution()  # only to see that it can be read
@@ -175,7 +194,7 @@ async def _verdict(directory: Path, known: dict[str, Any] | None) -> dict[str, A
     raise _Undecided(f"{type(error).__name__}: {error}") from error
   if known and known["hash"] == digest:
     return known
-  causes = await judge(task)
+  causes = await judge(task, backend)
   verdict = "rejected" if causes else "admitted"
   return {
       "verdict": verdict,
@@ -234,9 +253,9 @@ def main() -> dict[str, Any]:
   folder = Path(_TASKS.value)
   if not folder.is_dir():
     raise UserError(f"--tasks={folder} is not a folder")
-  check_backend("bubblewrap")
+  check_backend(backend())
   with only_writer(folder, "audit"):
-    summary = asyncio.run(audit(folder, _CONCURRENCY.value))
+    summary = asyncio.run(audit(folder, _CONCURRENCY.value, backend()))
   print(
       f"{summary['admitted']} admitted, {summary['rejected']} rejected,"
       f" {summary['already_rejected']} already rejected,"

@@ -40,6 +40,10 @@ def pack(folder: Path, target: Path) -> int:
         member = tarfile.TarInfo(path.relative_to(folder).as_posix())
         member.size, member.mode = len(data), 0o644
         archive.addfile(member, io.BytesIO(data))
+      if not any((directory / "workspace").iterdir()):  # no file stands for it
+        member = tarfile.TarInfo(f"{directory.name}/workspace")
+        member.type, member.mode = tarfile.DIRTYPE, 0o755
+        archive.addfile(member)
   write_atomic(target, buffer.getvalue())
   return len(tasks)
 

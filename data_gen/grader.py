@@ -8,6 +8,10 @@ numbers, endless views) is merely wrong: each deliverable is judged in a child
 process with bounded time and memory, and a child that dies has said no. So no
 workspace makes `grade` raise or hang, which would spare the agent its zero.
 Code from the workspace runs only for the kind `script`, with a time limit.
+
+Where CLAWGYM_FORKED is set, this process is such a child itself and may have
+none: it may be killed, or raise what depends on its bounds, and is then asked
+again where it may.
 """
 
 import hashlib
@@ -23,18 +27,19 @@ MAX_BYTES = 4 << 20
 SCRIPT_SECONDS = 8
 JUDGE_SECONDS = SCRIPT_SECONDS + 1
 QUERY_STEPS = 100_000
+MEMORY = resource.getrlimit(resource.RLIMIT_DATA)  # of a process that judges: half
 
 
 def grade(workspace: str, final_message: str, transcript: list) -> dict[str, float]:
   """Named values, 0.0 or 1.0, for the workspace as the agent left it."""
   root = Path(workspace)
   expected = json.loads(EXPECTED.read_text())
+  judge = _right_here if "CLAWGYM_FORKED" in os.environ else _right_in_child
   intact = all(
       _digest(root / path) == digest for path, digest in expected["unchanged"].items()
   )
   values = {
-      name: float(_right_in_child(root, spec))
-      for name, spec in expected["deliverables"].items()
+      name: float(judge(root, spec)) for name, spec in expected["deliverables"].items()
   }
   values["done_and_rest_unchanged"] = float(intact and all(values.values()))
   return values
@@ -47,16 +52,30 @@ def _right_in_child(root: Path, spec: dict) -> bool:
   if child == 0:
     wrong = 1
     try:
-      # Half of what a process may have, or both of us die of its hunger.
-      soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-      if soft != resource.RLIM_INFINITY:
-        resource.setrlimit(resource.RLIMIT_DATA, (soft // 2, hard))
-      signal.signal(signal.SIGALRM, signal.SIG_DFL)
-      signal.alarm(JUDGE_SECONDS)
+      _bound()
       wrong = int(not _right(root, spec))
     finally:
       os._exit(wrong)  # whatever was raised
   return os.waitpid(child, 0)[1] == 0
+
+
+def _right_here(root: Path, spec: dict) -> bool:
+  _bound()
+  try:
+    return _right(root, spec)
+  except (MemoryError, RecursionError):
+    raise
+  except Exception:
+    return False
+
+
+def _bound() -> None:
+  # Half of what a process may have, or its parent too dies of its hunger.
+  soft, hard = MEMORY
+  if soft != resource.RLIM_INFINITY:
+    resource.setrlimit(resource.RLIMIT_DATA, (soft // 2, hard))
+  signal.signal(signal.SIGALRM, signal.SIG_DFL)
+  signal.alarm(JUDGE_SECONDS)
 
 
 def _right(root: Path, spec: dict) -> bool:

@@ -26,7 +26,7 @@ from data_gen import grader, voice
 from data_gen.draft import REGISTRY, Family
 from data_gen.world import World
 
-GENERATOR = "procedural-1"
+GENERATOR = "procedural-2"
 _MIX = (1, 1, 1, 1, 1, 1, 2, 2, 2, 3)  # tool calls of ten tasks in a row
 
 _OUT = flags.DEFINE_string("out", None, "Folder for the task directories.")

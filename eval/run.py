@@ -27,6 +27,7 @@ from clawgym_jax.contracts.runs import same_run
 from clawgym_jax.contracts.task import Task, list_tasks, load_task
 from clawgym_jax.contracts.trajectory import trajectory_from_record
 from eval.summary import suite_hash, summarise
+from sandbox.backends.flags import backend
 from sandbox.fleet import RunSettings, roll_out
 from sandbox.harnesses import load
 
@@ -51,7 +52,6 @@ _SEED = flags.DEFINE_integer("seed", None, "Makes sampling repeatable.", 0)
 _MODEL = flags.DEFINE_string(
     "model", None, "Model to ask a chat API for; default is the first it offers."
 )
-_BACKEND = flags.DEFINE_string("backend", "bubblewrap", "Kind of sandbox.")
 _STRICT = flags.DEFINE_bool("strict", False, "Fail if any attempt is unscored.")
 
 
@@ -88,7 +88,7 @@ def main() -> dict[str, Any]:
           concurrency=_CONCURRENCY.value,
           pins=pins,
           turns=_MAX_TURNS.value,
-          backend=_BACKEND.value,
+          backend=backend(),
           model=_MODEL.value,
       )
   )

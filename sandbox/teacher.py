@@ -5,8 +5,9 @@ assistant message, and the step by how many assistant messages there are, so
 it keeps no state and any harness may ask. A reference call is put in the
 tools that the request offers: Claw and OpenClaw (read, write, edit, exec), pi
 (bash for exec), nanobot (read_file, write_file, edit_file), mini-swe-agent
-(bash alone, which also hands in the final message). One call a message; after
-the last one comes the reference's final message.
+(bash alone, which also hands in the final message). Where the tool of a service
+is not offered its program is called. One call a message; after the last one
+comes the reference's final message.
 
 What it does not know it refuses with 400, naming it: an instruction of no
 task or of several, a call that no offered tool can make.
@@ -38,11 +39,13 @@ from clawgym_jax.contracts.task import SolutionCall, list_tasks, load_task
 from sandbox.gateway import messages
 from sandbox.gateway.errors import CallError, bad_request
 from sandbox.gateway.server import events, on_call_error
+from sandbox.tools.services import command as service_command
 
 MODEL = "teacher"
 _SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"  # mini-swe-agent's last line
 
 Call = tuple[str, dict[str, Any]]  # a tool's name and arguments
+_Into = Callable[[dict[str, Any]], list[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -183,13 +186,27 @@ def _edit_by_shell(arguments: dict[str, Any]) -> list[dict[str, Any]]:
   return [{"command": "python3 - <<'EOF'\n" + "\n".join(lines) + "\nEOF"}]
 
 
+def _service(name: str) -> _Into:
+  """The service's own program, by a shell."""
+
+  def by_shell(arguments: dict[str, Any]) -> list[dict[str, Any]]:
+    if arguments.get("buffer"):
+      raise _refused(f"{name} with buffer can't be put in a shell call")
+    return [{"command": shlex.join(service_command(name, arguments))}]
+
+  return by_shell
+
+
 # For each call of the reference, the tools that can make it, best first.
-_Into = Callable[[dict[str, Any]], list[dict[str, Any]]]
 _TABLE: dict[str, tuple[tuple[str, _Into], ...]] = {
     "exec": (("bash", _command),),
     "read": (("read_file", _unchanged), ("bash", _read_by_shell)),
     "write": (("write_file", _unchanged), ("bash", _write_by_shell)),
     "edit": (("edit_file", _edit_file), ("bash", _edit_by_shell)),
+    **{
+        name: (("exec", _service(name)), ("bash", _service(name)))
+        for name in ("message", "cron", "web_search", "web_fetch")
+    },
 }
 
 

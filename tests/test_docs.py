@@ -50,6 +50,19 @@ def test_convert(tmp_path, tokenizer, logits):  # noqa: F811
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_many_rollouts(tmp_path):
+  local, ray = docs.blocks("many_rollouts.md")
+  docs.run_block(local, tmp_path)
+  docs.run_block(ray, tmp_path)
+  for name in ("here", "workers", "ray"):
+    path = tmp_path / "runs" / name / "summary.json"
+    summary = json.loads(path.read_text())
+    assert summary["scored"] == 12 and summary["mean_reward"] == 1.0
+    assert set(summary["stage_seconds"]) == {"boot", "work", "verify"}
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_first_run(tmp_path):
   for block in docs.blocks("first_run.md"):

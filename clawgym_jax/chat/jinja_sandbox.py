@@ -133,6 +133,8 @@ class _Environment(ImmutableSandboxedEnvironment):
     for kind in ("Include", "Import", "FromImport", "Extends"):
       if tree.find(getattr(jinja2.nodes, kind)) is not None:
         raise jinja2.exceptions.SecurityError(f"it asks for another file ({kind})")
+    if tree.find(jinja2.nodes.EvalContextModifier) is not None:
+      raise jinja2.exceptions.SecurityError("it changes how text is escaped")
     return Counted().visit(tree)
 
   def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
@@ -277,19 +279,19 @@ def _counted_filter(name: str, function: Any) -> Any:
       raise jinja2.exceptions.SecurityError("the filter map with a default")
     if name == "sum" and any(isinstance(v, (list, tuple)) for v in given):
       raise jinja2.exceptions.SecurityError("the filter sum of lists")
-    texts = [v for v in given if isinstance(v, str)]
     if name in _LIST_FILTERS | _SORTING_FILTERS:
       value = list(value) if isinstance(value, (Iterator, range)) else value
       elements = len(value) if hasattr(value, "__len__") else 0
-      budget.step(elements * (1 + sum(v.count(".") for v in texts)))  # parts of a path
+      paths = sum(v.count(".") for v in given if isinstance(v, str))
+      budget.step(elements * (1 + paths))
       if name in _SORTING_FILTERS:
         budget.weigh(value, times=1 + elements.bit_length())
     if name == "join":
-      budget.made(sum(map(len, texts)) * elements)
-      budget.weigh(value)
+      budget.weigh([value, *given])
+      budget.made(sum(len(str(v)) for v in given) * elements)
     elif name not in _LIST_FILTERS | _SORTING_FILTERS:
       budget.weigh([value, *given], times=_places(name, given))
-      _check_text_filter(budget, name, value, given)
+      _check_text_filter(budget, name, value, more, kwargs)
     result = function(*head, value, *more, **kwargs)
     if isinstance(result, Iterator):
       return list(result)  # so that whatever takes it knows its size
@@ -305,17 +307,36 @@ def _counted_filter(name: str, function: Any) -> Any:
 
 
 def _check_text_filter(
-    budget: work.Budget, name: str, value: Any, given: list[Any]
+    budget: work.Budget, name: str, value: Any, more: tuple[Any, ...], kwargs: Any
 ) -> None:
+  given = [*more, *kwargs.values()]
   if name == "replace":
-    budget.made(_replaced(str(value), *map(str, given[:2])))
+    named = {**dict(zip(("old", "new"), more)), **kwargs}
+    old, new = str(named.get("old")), str(named.get("new"))
+    budget.made(_replaced(str(value), old, new))
   elif name == "format":
     _check_percent(str(value))
     budget.weigh(given, times=1 + str(value).count("%"))
-  elif name in ("indent", "tojson") and given:
-    lines = str(value).count("\n") if name == "indent" else work.size(value)
-    wide = max(len(v) if hasattr(v, "__len__") else int(v or 0) for v in given)
-    budget.made(lines * wide)
+  elif name == "indent":
+    budget.made((1 + len(str(value).splitlines())) * sum(map(_width, given)))
+  elif name == "tojson":
+    budget.made(work.size(value) * _levels(value) * sum(map(_width, given)))
+
+
+def _width(value: Any) -> int:
+  """Most characters that an argument adds at one place: a padding or separators."""
+  if isinstance(value, (str, int)):
+    return len(value) if isinstance(value, str) else abs(value)
+  return sum(map(_width, value or ()))
+
+
+def _levels(value: Any) -> int:
+  """How deep lists and mappings are nested, 1 for none; each level is indented."""
+  if isinstance(value, dict):
+    value = value.values()
+  elif not isinstance(value, (list, tuple)):
+    return 1
+  return 1 + max(map(_levels, value), default=0)
 
 
 def _counted_test(name: str, function: Any) -> Any:

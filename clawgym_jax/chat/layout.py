@@ -13,7 +13,7 @@ from typing import Any
 from clawgym_jax.chat import control
 from clawgym_jax.chat.template import Message, presented
 from clawgym_jax.chat.tokenizer import Tokenizer
-from clawgym_jax.contracts.errors import require
+from clawgym_jax.contracts.errors import RecordError, require
 
 Tools = list[dict[str, Any]] | None
 
@@ -33,6 +33,20 @@ def written(
     mark: str | None = None,
 ) -> tuple[str, str]:
   """The template's text, control tokens in messages broken by the mark beside it."""
+  try:
+    return _written(tokenizer, messages, tools, asking, variables, mark)
+  except RecursionError:
+    raise RecordError("a message or tool is nested too deeply") from None
+
+
+def _written(
+    tokenizer: Tokenizer,
+    messages: list[Message],
+    tools: Tools,
+    asking: bool,
+    variables: dict[str, Any],
+    mark: str | None,
+) -> tuple[str, str]:
   plain = [presented(message) for message in messages]
   apart, apart_tools, mark = control.broken(
       plain,

@@ -20,7 +20,7 @@ from clawgym_jax.contracts.errors import RecordError, UserError, require
 
 Message = dict[str, Any]
 
-_MOST_SOURCE = 200_000  # characters of a template; compiled in a few seconds
+_MOST_SOURCE = 50_000  # characters of a template; compiled in a few seconds
 _STEPS = 200_000  # turns of loops and calls in one rendering, and more a message
 _STEPS_A_MESSAGE = 500
 _CHARACTERS = 20_000_000  # made in one rendering, beside a share of the input
@@ -110,6 +110,7 @@ def compact() -> ChatTemplate:
 
 def presented(message: Message) -> Message:
   """A message as templates see it."""
+  require(isinstance(message, dict), f"a message is no object: {message!r:.100}")
   require(
       isinstance(message.get("role"), str) and _ROLE.fullmatch(message["role"]),
       f"a message has the role {message.get('role')!r}",
@@ -120,16 +121,33 @@ def presented(message: Message) -> Message:
       shown.setdefault("reasoning_content", shown[key])
   if isinstance(shown.get("content"), list):
     require(
-        all(part.get("type") == "text" for part in shown["content"]),
+        all(map(_is_text, shown["content"])),
         "only text content can be laid out as tokens",
     )
     shown["content"] = "".join(part["text"] for part in shown["content"])
   if "tool_calls" in shown:
+    require(
+        isinstance(shown["tool_calls"], list),
+        f"tool_calls is no list: {shown['tool_calls']!r:.100}",
+    )
     shown["tool_calls"] = [_shown_call(call) for call in shown["tool_calls"]]
   return shown
 
 
+def _is_text(part: Any) -> bool:
+  return (
+      isinstance(part, dict)
+      and part.get("type") == "text"
+      and isinstance(part.get("text"), str)
+  )
+
+
 def _shown_call(call: dict[str, Any]) -> dict[str, Any]:
+  require(
+      isinstance(call, dict) and isinstance(call.get("function"), dict),
+      'a tool call is no {"type": "function", "function": {"name": …, "arguments": …}}'
+      f": {call!r:.100}",
+  )
   function = dict(call["function"])
   arguments = function.get("arguments")
   if isinstance(arguments, str):
@@ -149,5 +167,7 @@ def _compile(source: str) -> jinja2.Template:
     return jinja_sandbox.environment.from_string(source)
   except jinja2.exceptions.SecurityError as error:
     raise UserError(f"the chat template does what it must not: {error}") from None
-  except (jinja2.exceptions.TemplateError, RecursionError, SyntaxError) as error:
+  except (
+      jinja2.exceptions.TemplateError, MemoryError, RecursionError, SyntaxError, ValueError
+  ) as error:  # fmt: skip
     raise UserError(f"the chat template can't be read: {error}") from None

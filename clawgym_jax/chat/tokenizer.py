@@ -139,7 +139,7 @@ class Tokenizer:
     characters, 0 without a control token.
     """
     before = "" if start else self._before
-    coded = self._backend.encode(before + text, add_special_tokens=False)
+    coded = _coded(self._backend, before + text)
     if mark not in text:
       for token_id, (_, end) in zip(reversed(coded.ids), reversed(coded.offsets)):
         if token_id in self._cuts:
@@ -252,7 +252,7 @@ class Tokenizer:
 
   def _plain_ids(self, text: str) -> list[int]:
     backend, unknown = self._plain
-    ids = backend.encode(text, add_special_tokens=False).ids
+    ids = _coded(backend, text).ids
     unsafe = self._control_ids.intersection(ids) - unknown
     require(
         not unsafe,
@@ -281,6 +281,13 @@ class Tokenizer:
           " an answer (eos_token)"
       )
     return named[0]
+
+
+def _coded(backend: tokenizers.Tokenizer, text: str) -> tokenizers.Encoding:
+  try:
+    return backend.encode(text, add_special_tokens=False)
+  except TypeError:  # what UTF-8 can't hold is no string to the library
+    raise RecordError("a text holds half of a character (a lone surrogate)") from None
 
 
 def _unmatched(token_id: int) -> str:

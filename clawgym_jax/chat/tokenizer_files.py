@@ -9,7 +9,9 @@ the file.
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ _GENERATION = "generation_config.json"
 _TEMPLATE, _LEGACY_TEMPLATE = "chat_template.jinja", "chat_template.json"
 _TEMPLATES = "additional_chat_templates"
 _TEXTS = (BACKEND, CONFIG, _SPECIAL, _TEMPLATE, _LEGACY_TEMPLATE, _GENERATION)
+_MOST_IDS = 1 << 24
 _NAMED = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 
@@ -46,8 +49,8 @@ def read(directory: Path) -> dict[str, str]:
     files[MODEL] = (directory / MODEL).read_bytes().decode("latin-1")
   if not files.keys() & {BACKEND, MODEL}:
     raise UserError(
-        f"{directory / BACKEND} is missing: {directory} is no model folder with a"
-        " tokenizer; convert the model with clawgym_jax.convert"
+        f"{directory / BACKEND} is missing: give a model folder, with its tokenizer's"
+        " files in it (clawgym_jax.convert makes one of a GGUF file or package:NAME)"
     )
   return files
 
@@ -89,18 +92,32 @@ def completed(
 def backend(files: dict[str, str]) -> tokenizers.Tokenizer:
   """The vocabulary, with the tokens that only tokenizer_config.json names."""
   config = _object(files, CONFIG)
+  found = _vocabulary(files, config)
+  ids = found.get_vocab(with_added_tokens=True).values()
+  if not ids or max(ids) >= _MOST_IDS:  # the library goes through all up to the last
+    raise UserError(f"the vocabulary has no ids below {_MOST_IDS}: copy the folder again")
+  with _damage(CONFIG):
+    _add_listed(found, config.get("added_tokens_decoder") or {})
+  return found
+
+
+def _vocabulary(
+    files: dict[str, str], config: dict[str, Any]
+) -> tokenizers.Tokenizer:
   if BACKEND in files:
     try:
-      found = tokenizers.Tokenizer.from_str(files[BACKEND])
+      return tokenizers.Tokenizer.from_str(files[BACKEND])
     except Exception as error:  # the library raises no other kind
       raise UserError(f"{BACKEND} is damaged ({error}): copy it again") from None
-  elif MODEL in files:
-    found = sentencepiece_model.backend(
+  if MODEL in files:
+    return sentencepiece_model.backend(
         files[MODEL].encode("latin-1"), legacy=bool(config.get("legacy", True))
     )
-  else:
-    raise UserError(f"there is no {BACKEND} and no {MODEL}: copy the folder again")
-  listed = config.get("added_tokens_decoder") or {}
+  raise UserError(f"there is no {BACKEND} and no {MODEL}: copy the folder again")
+
+
+def _add_listed(found: tokenizers.Tokenizer, listed: dict[str, Any]) -> None:
+  """Adds the tokens that only tokenizer_config.json names, by their ids."""
   for token_id, token in sorted(listed.items(), key=lambda item: int(item[0])):
     if found.token_to_id(token["content"]) is None:
       found.add_tokens([tokenizers.AddedToken(**_flags(token))])
@@ -109,7 +126,6 @@ def backend(files: dict[str, str]) -> tokenizers.Tokenizer:
           f"{CONFIG} gives {token['content']!r} the id {token_id}, the vocabulary"
           f" {found.token_to_id(token['content'])}: they are of different models"
       )
-  return found
 
 
 def named(files: dict[str, str], backend: tokenizers.Tokenizer) -> dict[str, str]:
@@ -126,16 +142,22 @@ def named(files: dict[str, str], backend: tokenizers.Tokenizer) -> dict[str, str
 def eos_ids(files: dict[str, str]) -> list[int]:
   """The ends of a response that generation_config.json lists."""
   given = _object(files, _GENERATION).get("eos_token_id")
-  return given if isinstance(given, list) else [] if given is None else [given]
+  given = given if isinstance(given, list) else [] if given is None else [given]
+  if any(type(i) is not int or not 0 <= i < _MOST_IDS for i in given):
+    raise UserError(f"{_GENERATION} is damaged (eos_token_id {given}): copy it again")
+  return given
 
 
 def template(files: dict[str, str]) -> ChatTemplate | None:
   """The template, with that for tools; None where no file has one."""
   given = _object(files, CONFIG).get("chat_template")
-  if isinstance(given, list):
-    sources = {entry["name"]: entry["template"] for entry in given}
-  else:
-    sources = {} if given is None else {"default": given}
+  with _damage(CONFIG):
+    if isinstance(given, list):
+      sources = {entry["name"]: entry["template"] for entry in given}
+    else:
+      sources = {} if given is None else {"default": given}
+    if not all(isinstance(source, str) for source in sources.values()):
+      raise ValueError("chat_template is no text")
   if isinstance(text := _object(files, _LEGACY_TEMPLATE).get("chat_template"), str):
     sources["default"] = text
   for name, text in files.items():
@@ -162,6 +184,9 @@ def _named(config: dict[str, Any]) -> dict[str, str]:
     value = config.get(name)
     value = value.get("content") if isinstance(value, dict) else value
     if value:
+      with _damage(CONFIG):
+        if not isinstance(value, str):
+          raise ValueError(f"{name} is {value!r}")
       found[name] = value
   return found
 
@@ -169,6 +194,17 @@ def _named(config: dict[str, Any]) -> dict[str, str]:
 def _flags(token: dict[str, Any]) -> dict[str, Any]:
   names = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
   return {name: token[name] for name in names if name in token}
+
+
+@contextlib.contextmanager
+def _damage(name: str) -> Iterator[None]:
+  """Makes what reading a file's values raises a `UserError` that names it."""
+  try:
+    yield
+  except (AttributeError, LookupError, TypeError, ValueError) as error:
+    raise UserError(
+        f"{name} is damaged ({type(error).__name__}: {error}): copy it again"
+    ) from None
 
 
 def _object(files: dict[str, str], name: str) -> dict[str, Any]:

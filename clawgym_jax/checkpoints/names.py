@@ -167,6 +167,11 @@ def fitting(config: ModelConfig, given: dict[str, Tensor]) -> dict[str, Tensor]:
           f"tensor {name} has shape {given[name].shape} where the config gives"
           f" {shape}: the config and the weights are of different models"
       )
+    if given[name].dtype.kind in "biu":
+      raise UserError(
+          f"tensor {name} holds {given[name].dtype.name}, no fractions: quantised"
+          " weights are not read, save the model in a float type"
+      )
   for name in given:
     if name not in wanted:
       raise UserError(

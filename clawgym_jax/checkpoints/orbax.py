@@ -27,6 +27,7 @@ import tensorstore as ts
 from flax import nnx
 
 from clawgym_jax.checkpoints import names
+from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import room_for
 from clawgym_jax.contracts.files import write_json
@@ -72,7 +73,7 @@ class Checkpoints:
     if not self.directory.is_dir():
       return []
     found = [path.name for path in self.directory.iterdir() if path.is_dir()]
-    return sorted(int(name) for name in found if name.isdigit())
+    return sorted(int(name) for name in found if name.isascii() and name.isdigit())
 
   def save(self, state: TrainState) -> None:
     """Saves `state` as its step and returns once it is on the disk, whole."""
@@ -245,14 +246,14 @@ class Checkpoints:
     """What is wrong with a step; None if it is whole."""
     folder = self.directory / str(step)
     try:
-      manifest = json.loads((folder / _MANIFEST).read_text())
+      manifest = json_text.parse((folder / _MANIFEST).read_text())
       for name, (size, checksum) in manifest.items():
         path = folder / name
         if path.stat().st_size != size or _checksum(path) != checksum:
           return f"{name} is damaged"
     except FileNotFoundError as error:
       return f"{Path(error.filename).relative_to(folder)} is missing"
-    except (ValueError, TypeError):
+    except (AttributeError, TypeError, ValueError):
       return f"{_MANIFEST} is damaged"
     return None
 

@@ -11,6 +11,7 @@ weights that it changes, in base_weights.json (peft looks at the other two alone
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -89,8 +90,10 @@ def read(directory: str | Path) -> Adapter:
         " the adapter as plain LoRA (peft: path_initial_model_for_weight_conversion)"
     )
   rank, alpha = values.get("r"), values.get("lora_alpha")
-  if type(alpha) not in (int, float):
+  if type(alpha) not in (int, float) or alpha > sys.float_info.max:
     raise UserError(f"{path} has no number lora_alpha: the adapter's scale is not known")
+  if type(rank) is not int:
+    raise UserError(f"{path} has the rank r {rank!r}: it must be a whole number")
   tensors = safetensors.read_file(directory / _WEIGHTS)
   factors = {}
   for name, tensor in tensors.items():
@@ -111,7 +114,7 @@ def read(directory: str | Path) -> Adapter:
   return Adapter(
       config=LoraConfig(rank=rank, alpha=float(alpha), targets=targets),
       factors=factors,
-      base=values.get("base_model_name_or_path") or "",
+      base=str(values.get("base_model_name_or_path") or ""),
       known=hf.read_json(directory / _BASE) if (directory / _BASE).exists() else {},
   )
 
@@ -199,8 +202,11 @@ def _check_base(model: hf.Checkpoint, adapter: Adapter) -> None:
   if not adapter.known:
     return
   try:
-    known = np.array([adapter.known[name] for name in adapter.factors], np.float32)
+    with np.errstate(over="ignore"):
+      known = np.array([adapter.known[name] for name in adapter.factors], np.float32)
     found = np.array([_sample(model.tensors[name]) for name in adapter.factors])
+    if not np.isfinite(known).all():
+      raise ValueError("it holds what is no number")
     apart = np.linalg.norm(found - known) > _ROUNDING * np.linalg.norm(known)
   except (KeyError, ValueError, TypeError) as error:
     raise UserError(f"the adapter's {_BASE} is damaged: write the adapter again") from error
@@ -229,6 +235,8 @@ def _changed(
   def read() -> np.ndarray:
     source = weight.read()
     right, left = a.read().astype(np.float32), b.read().astype(np.float32)
+    if not (np.isfinite(right).all() and np.isfinite(left).all()):
+      raise UserError(f"the adapter of {name} holds values that are no numbers")
     out = np.empty(weight.shape, weight.dtype)
     rows = max(BLOCK // weight.shape[1], 1)
     for start in range(0, weight.shape[0], rows):

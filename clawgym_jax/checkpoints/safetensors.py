@@ -21,7 +21,7 @@ import ml_dtypes
 import numpy as np
 
 from clawgym_jax.checkpoints.folder import sync
-from clawgym_jax.checkpoints.tensors import Tensor, append, mapped
+from clawgym_jax.checkpoints.tensors import Tensor, append, mapped, whole
 from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import write_json
@@ -30,7 +30,7 @@ SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 SHARD_BYTES = 5_000_000_000
 _LONGEST_HEADER = 100_000_000  # as the safetensors library's
-_TYPES = {
+TYPES = {
     "F64": np.float64,
     "F32": np.float32,
     "F16": np.float16,
@@ -47,8 +47,8 @@ _TYPES = {
     "U8": np.uint8,
     "BOOL": np.bool_,
 }
-_TYPES = {name: np.dtype(kind) for name, kind in _TYPES.items()}
-_NAMES = {kind: name for name, kind in _TYPES.items()}
+TYPES = {name: np.dtype(kind) for name, kind in TYPES.items()}
+_NAMES = {kind: name for name, kind in TYPES.items()}
 
 
 def read_file(path: Path) -> dict[str, Tensor]:
@@ -64,10 +64,10 @@ def read_file(path: Path) -> dict[str, Tensor]:
     found = {}
     end = 0
     for name, entry in sorted(header.items(), key=lambda e: e[1]["data_offsets"]):
-      kind = _TYPES[entry["dtype"]]
-      shape = tuple(entry["shape"])
-      start, stop = entry["data_offsets"]
-      if min(shape, default=0) < 0 or start != end or stop - start != math.prod(shape) * kind.itemsize:
+      kind = TYPES[entry["dtype"]]
+      shape = whole(entry["shape"])
+      start, stop = whole(entry["data_offsets"])
+      if start != end or stop - start != math.prod(shape) * kind.itemsize:
         raise ValueError(f"the bytes of {name} are not where its header says")
       end = stop
       found[name] = mapped(path, 8 + length + start, shape, kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from clawgym_jax.chat.tokenizer import Tokenizer
 from clawgym_jax.checkpoints import gguf, hf
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.models import CausalLM
+
+_HUB = re.compile(r"\w[\w.-]*/[\w.-]+")  # the form of an id, owner/name
 
 
 def load(
@@ -55,5 +58,13 @@ def _is_gguf(source: str, flag: str, also: Sequence[str]) -> bool:
       "a Hugging Face folder (with config.json)",
       *also,
   )
+  if (path / "adapter_config.json").is_file():
+    raise UserError(
+        f"{flag}={source} is a LoRA adapter: merge it into its base first, with"
+        f" `python -m clawgym_jax.convert --from=BASE --adapter={source} --to=DIR`"
+    )
   problem = "is none of" if path.exists() else "does not exist, and is none of"
-  raise UserError(f"{flag}={source} {problem}: {', '.join(forms)}")
+  hub = ""
+  if not path.exists() and _HUB.fullmatch(source):
+    hub = f"; a model of the Hub: `hf download {source} --local-dir=DIR` and give DIR"
+  raise UserError(f"{flag}={source} {problem}: {', '.join(forms)}{hub}")

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import tensorstore as ts
 
+from clawgym_jax.chat import tokenizer_files
 from clawgym_jax.checkpoints import hf, names, peft
 from clawgym_jax.checkpoints.orbax import Checkpoints
 from clawgym_jax.checkpoints.tensors import Tensor
@@ -32,9 +33,18 @@ def read(states: Checkpoints, start: Path) -> hf.Checkpoint:
   """
   tensors, config, lora = _split(states)
   files = hf.read_files(start)
-  if not files:
-    raise UserError(f"{start} has no tokenizer's files: give a model folder")
+  if not files.keys() & {tokenizer_files.BACKEND, tokenizer_files.MODEL}:
+    raise UserError(
+        f"{start} has no tokenizer's files: give the model folder that the run started"
+        " from, or the hf/ that it wrote"
+    )
   ends = hf.read_json(start / "config.json")
+  sizes = config.get("vocab_size"), ends.get("vocab_size")
+  if sizes[0] != sizes[1]:
+    raise UserError(
+        f"{states.directory} is of a model with {sizes[0]} tokens, and {start} has"
+        f" {sizes[1]}: give the model folder that the run started from"
+    )
   config |= {key: ends[key] for key in hf.IDS if key in ends}
   model = hf.Checkpoint(
       config=config,

@@ -68,6 +68,13 @@ def mapped(path: Path, offset: int, shape: tuple[int, ...], dtype: np.dtype) -> 
   return Tensor(shape, dtype, read, (path, offset))
 
 
+def whole(values: Any) -> tuple[int, ...]:
+  """A shape or places in a file, as JSON has them; ValueError for anything else."""
+  if not isinstance(values, list) or any(type(v) is not int or v < 0 for v in values):
+    raise ValueError(f"{values!r} are not whole numbers")
+  return tuple(values)
+
+
 def part(tensor: Tensor, index: Any) -> Tensor:
   """tensor[index], read with the whole."""
   shape = np.broadcast_to(np.empty(()), tensor.shape)[index].shape

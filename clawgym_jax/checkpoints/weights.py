@@ -9,12 +9,13 @@ to file inside the kernel, and a reader maps what it needs of them.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 
-from clawgym_jax.checkpoints.tensors import Tensor, mapped
+from clawgym_jax.checkpoints import safetensors
+from clawgym_jax.checkpoints.tensors import Tensor, mapped, whole
+from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import UserError
 
 FOLDER = "weights"
@@ -26,9 +27,12 @@ def read(directory: Path) -> dict[str, Tensor]:
   found = {}
   for about in sorted((directory / FOLDER).glob(f"*/{_ABOUT}")):
     try:
-      values = json.loads(about.read_text())
-      shape, kind = tuple(values["shape"]), np.dtype(values["dtype"])
-      if (values["compressor"], values["order"]) != (None, "C"):
+      values = json_text.parse(about.read_text())
+      shape, kind = whole(values["shape"]), np.dtype(values["dtype"])
+      if kind not in safetensors.TYPES.values():
+        raise ValueError(f"its values are {values['dtype']!r}")
+      coded = values["compressor"], values["filters"]
+      if (coded, values["order"]) != ((None, None), "C"):
         raise ValueError("its values are compressed or in another order")
       if values["chunks"] != values["shape"]:
         raise ValueError("it has more than one chunk")

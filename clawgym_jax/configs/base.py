@@ -121,6 +121,7 @@ class Rollouts:
 
   tasks: str = ""
   harness: str = "claw"
+  backend: str = "bubblewrap"  # of the sandboxes, as --backend of sandbox.rollout
   groups_per_step: int = within(4, 1, 1 << 16)
   extra_groups: int = within(0, 0, 1 << 16)  # sampled on top: some have no signal
   samples_per_group: int = within(8, 2, 4096)

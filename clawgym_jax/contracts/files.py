@@ -11,7 +11,7 @@ import contextlib
 import errno
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +32,34 @@ def room_for(what: Path | str) -> Iterator[None]:
     ) from error
 
 
-def write_atomic(path: Path, data: bytes | str) -> None:
-  """Replaces `path` with `data`, creating its folder."""
+def require_room(folder: Path, *, free: int = 256 << 20, inodes: int = 1024) -> None:
+  """`UserError` unless the disk of `folder` has that many bytes and inodes left.
+
+  For folders into which work spools; asked before it starts.
+  """
+  disk = os.statvfs(folder)
+  left = disk.f_bavail * disk.f_frsize
+  if left < free:
+    raise UserError(
+        f"{folder} has {left >> 20} MiB left, of {free >> 20} needed to work in; free"
+        " some or choose another (TMPDIR=…, --out=…)"
+    )
+  if disk.f_files and disk.f_favail < inodes:  # 0 where inodes have no bound
+    raise UserError(
+        f"{folder} has {disk.f_favail} inodes left, of {inodes} needed to work in;"
+        " remove files or choose another (TMPDIR=…, --out=…)"
+    )
+
+
+def write_atomic(path: Path, data: bytes | str | Iterable[str]) -> None:
+  """Replaces `path` with `data`, creating its folder; pieces are written as they come."""
   path.parent.mkdir(parents=True, exist_ok=True)
-  raw = data.encode() if isinstance(data, str) else data
+  pieces = (data,) if isinstance(data, bytes | str) else data
   handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
   try:
     with room_for(path), os.fdopen(handle, "wb") as file:
-      file.write(raw)
+      for piece in pieces:
+        file.write(piece.encode() if isinstance(piece, str) else piece)
       file.flush()
       os.fsync(file.fileno())
     os.chmod(name, 0o644)

@@ -4,6 +4,7 @@ A task is a directory that a person can read:
 
   task.json      this record
   workspace/     what the agent sees, copied into its sandbox
+  services/      optional: what the mock services hold at the start
   checks/        check.py and its data, never visible to the agent
   rubric.json    optional criteria for a judge
   solution/      calls.json: the tool calls that solve it, never visible
@@ -25,6 +26,8 @@ from typing import Any
 
 from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import RecordError, require
+from clawgym_jax.contracts.git import check_git
+from clawgym_jax.contracts.services import check_services
 
 SPLITS = ("train", "heldout")
 MOST_BYTES = 64 << 20  # of a workspace: what a sandbox's own bound admits
@@ -74,6 +77,11 @@ class Task:
     return _rooted(self) / "workspace"
 
   @property
+  def services(self) -> Path:
+    """Seed files of the services it requires; may be absent."""
+    return _rooted(self) / "services"
+
+  @property
   def checks(self) -> Path:
     return _rooted(self) / "checks"
 
@@ -116,16 +124,20 @@ def save_task(
     calls: list[SolutionCall],
     final_message: str,
     rubric: list[dict[str, Any]] | None = None,
+    services: dict[str, bytes] | None = None,
 ) -> Task:
   """Writes a task directory, whole or not at all; replaces one that is there.
 
-  `workspace` and `checks` map relative paths to contents. The content hash
-  in `provenance` covers everything but itself.
+  `workspace`, `checks` and `services` map relative paths to contents. The
+  content hash in `provenance` covers everything but itself.
   """
+  folders = {"workspace": workspace, "checks": checks}
+  if services:
+    folders["services"] = services
   partial = directory.with_name(f".{directory.name}.partial")
   shutil.rmtree(partial, ignore_errors=True)  # of one that was killed
   try:
-    _write_task(partial, task, workspace, checks, calls, final_message, rubric)
+    _write_task(partial, task, folders, calls, final_message, rubric)
     shutil.rmtree(directory, ignore_errors=True)
     partial.rename(directory)
   finally:
@@ -136,13 +148,12 @@ def save_task(
 def _write_task(
     partial: Path,
     task: Task,
-    workspace: dict[str, bytes],
-    checks: dict[str, bytes],
+    folders: dict[str, dict[str, bytes]],
     calls: list[SolutionCall],
     final_message: str,
     rubric: list[dict[str, Any]] | None,
 ) -> None:
-  for folder, files in (("workspace", workspace), ("checks", checks)):
+  for folder, files in folders.items():
     (partial / folder).mkdir(parents=True)
     for name, data in files.items():
       require(_inside(name), f"{folder}/{name} leaves the task directory")
@@ -208,6 +219,8 @@ def load_task(directory: Path) -> Task:
         size <= MOST_BYTES,
         f"{directory}/{name} has {size} bytes; a sandbox holds {MOST_BYTES}",
     )
+  check_services(task.services, task.requires)
+  check_git(task.workspace)
   return task
 
 

@@ -8,6 +8,8 @@ refused by name, never ignored.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -49,6 +51,20 @@ _SIZES = (
     "head_dim",
 )
 """Whole numbers; a config.json may leave out the last two."""
+_COUNTS = (
+    "max_position_embeddings",
+    "num_experts",
+    "num_local_experts",
+    "num_experts_per_tok",
+    "moe_intermediate_size",
+    "sliding_window",
+    "sliding_window_pattern",
+)
+_NUMBERS = ("rms_norm_eps", "rope_theta", "rope_local_base_freq", "query_pre_attn_scalar")
+_SWITCHES = ("tie_word_embeddings", "norm_topk_prob")
+_MOST = {"num_hidden_layers": 1000, "num_experts": 1000, "num_local_experts": 1000}
+"""What is listed one by one, before the weights show that there are fewer."""
+_MOST_WHOLE = 2**31 - 1
 _UNSUPPORTED = (
     "mlp_bias",
     "use_sliding_window",
@@ -147,6 +163,7 @@ class ModelConfig:
     """From the contents of a config.json; raises `UserError` on what is not supported."""
     try:
       family = values["model_type"]
+      _check_kinds(values)
       _check_supported(values, family)
       length = values.get("max_position_embeddings", 2048)
       return cls(
@@ -167,6 +184,10 @@ class ModelConfig:
     except KeyError as error:
       raise UserError(
           f"config.json lacks {error.args[0]!r}: it is not a decoder's config"
+      ) from error
+    except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
+      raise UserError(
+          f"config.json has a setting of another kind than it should be ({error})"
       ) from error
 
   def to_hf(self) -> dict[str, Any]:
@@ -208,6 +229,35 @@ class ModelConfig:
     }
 
 
+def _check_kinds(values: dict[str, Any]) -> None:
+  """`UserError` for a setting that is there and of another kind than it should be."""
+
+  def check(names: tuple[str, ...], fits: Callable[[Any], bool], what: str) -> None:
+    for name in names:
+      value = values.get(name)
+      if value is not None and not fits(value):
+        raise UserError(f"config.json has {name} {value!r}: it must be {what}")
+
+  check(("model_type",), lambda v: isinstance(v, str), "a name")
+  check(_SIZES, lambda v: type(v) is int and v > 0, "a whole number, 1 or more")
+  check(_COUNTS, lambda v: type(v) is int and v >= 0, "a whole number")
+  for name in (*_SIZES, *_COUNTS):
+    most = _MOST.get(name, _MOST_WHOLE)
+    check((name,), lambda v, most=most: v <= most, f"{most} at most")
+  check(
+      _NUMBERS,
+      lambda v: type(v) in (int, float) and 0 < v < math.inf,
+      "a number above 0",
+  )
+  check(_SWITCHES, lambda v: type(v) is bool, "true or false")
+  check(("bos_token_id", "pad_token_id"), lambda v: type(v) is int, "a token's id")
+  check(
+      ("eos_token_id",),
+      lambda v: v != [] and type(_first(v)) is int,
+      "a token's id or a list of them",
+  )
+
+
 def _check_supported(values: dict[str, Any], family: str) -> None:
   if family == "gemma3":
     raise UserError(
@@ -236,11 +286,6 @@ def _check_supported(values: dict[str, Any], family: str) -> None:
 
 def _sizes(values: dict[str, Any]) -> dict[str, int]:
   given = {name: values[name] for name in _SIZES if values.get(name) is not None}
-  for name, size in given.items():
-    if type(size) is not int or size < 1:
-      raise UserError(
-          f"config.json has {name} {size!r}: it must be a whole number, 1 or more"
-      )
   heads = given["num_attention_heads"]
   left_out = {
       "num_key_value_heads": heads,

@@ -71,6 +71,12 @@ class RopeScaling:
           f"the model uses RoPE scaling {self.kind!r}, which is not supported"
           f" yet; {', '.join(_FIELDS)} are"
       )
+    for name in ("factor", *_FIELDS[self.kind]):
+      value = getattr(self, name)
+      if value is not None and not (
+          isinstance(value, (int, float)) and abs(value) < math.inf
+      ):
+        raise UserError(f"RoPE scaling has {name} {value!r}: it must be a number")
     if self.factor < 1:
       raise UserError(f"RoPE scaling has factor {self.factor}; it must be at least 1")
     needed = {

@@ -140,6 +140,7 @@ class Rollouts:
         pool=f"sqlite:///{self._pool_path}",
         channel=CHANNEL,
         concurrency=settings.concurrency,
+        backend=settings.backend,
         max_turns=settings.max_turns,
         max_tokens=settings.max_tokens,
         temperature=settings.temperature,

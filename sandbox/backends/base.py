@@ -1,8 +1,9 @@
 """What every sandbox promises, whatever runs it.
 
 A sandbox has one workspace, `/workspace`, which is the working directory of
-every command. Files enter and leave as tar streams: no host directory is ever
-mounted writable, and nothing is extracted on the host. Every call has a bound
+every command. Files enter and leave as snapshots, streams whose format only
+this module and the server know: no host directory is ever mounted writable,
+and nothing is extracted on the host. Every call has a bound
 in seconds and ends in a result, a `SandboxError` (the request was refused: no
 such file, disk full) or a `SandboxLost` (the platform lost the sandbox, which
 code inside it cannot bring about).
@@ -11,8 +12,10 @@ code inside it cannot bring about).
 from __future__ import annotations
 
 import abc
-import io
-import tarfile
+import os
+import stat
+import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -65,6 +68,23 @@ class ExecResult:
   seconds: float = 0.0
 
 
+@dataclass(frozen=True)
+class Progress:
+  """What a background command did since it was last asked.
+
+  Attributes:
+    output: what it wrote meanwhile, bounded as in `ExecResult`.
+    exit_code: None while it runs.
+    output_bytes: how much it wrote meanwhile.
+    left_out: how much of that is not in `output`.
+  """
+
+  output: str
+  exit_code: int | None
+  output_bytes: int = 0
+  left_out: int = 0
+
+
 class SandboxError(Exception):
   """The sandbox refused a request; the text says why. `code` is an errno."""
 
@@ -78,9 +98,18 @@ class SandboxLost(Exception):
 
 
 class Sandbox(abc.ABC):
-  """One sandbox; use it as `async with`, or call `stop` in a `finally`."""
+  """One sandbox; use it as `async with`, or call `stop` in a `finally`.
 
-  _initial: Files
+  Attributes:
+    reports: what programs inside reported, in order of arrival, each
+      {"service": str, "seconds": float since the start, "data": dict}.
+    limits: what bounds it here: "processes", "memory" and "disk" -> by what,
+      such as "cgroup v1" or "rlimit".
+  """
+
+  reports: list[dict]
+  limits: dict[str, str]
+  _initial: Files | Path
 
   @abc.abstractmethod
   async def start(self, files: Files | Path = {}) -> Self:
@@ -89,6 +118,23 @@ class Sandbox(abc.ABC):
   @abc.abstractmethod
   async def exec(self, command: str, timeout: float = 60.0) -> ExecResult:
     """Runs `command` by a shell in /workspace for at most `timeout` seconds."""
+
+  @abc.abstractmethod
+  async def spawn(self, command: str, *, pty: bool = False) -> int:
+    """Starts `command` in the background; its number, from 1. It ends with the
+    sandbox at the latest."""
+
+  @abc.abstractmethod
+  async def poll(self, number: int, wait: float = 0.0) -> Progress:
+    """What it wrote since the last poll; waits at most `wait` seconds for its end."""
+
+  @abc.abstractmethod
+  async def send(self, number: int, data: bytes, *, eof: bool = False) -> None:
+    """Writes to its standard input or terminal, and closes it where `eof`."""
+
+  @abc.abstractmethod
+  async def kill(self, number: int) -> None:
+    """Kills the command and all it started."""
 
   @abc.abstractmethod
   async def read(self, path: str, limit: int = 1 << 20) -> bytes:
@@ -108,11 +154,11 @@ class Sandbox(abc.ABC):
 
   @abc.abstractmethod
   async def snapshot(self) -> bytes:
-    """The workspace as tar: files, directories and links as links."""
+    """The workspace: files, directories and links as links."""
 
   @abc.abstractmethod
   async def restore(self, snapshot: bytes, root: str = WORKSPACE) -> None:
-    """Extracts a tar below `root`; links that would leave it are dropped."""
+    """Extracts a snapshot below `root`; links that would leave it are dropped."""
 
   @abc.abstractmethod
   async def fork(self) -> Self:
@@ -128,11 +174,11 @@ class Sandbox(abc.ABC):
 
   def changes(self, snapshot: bytes) -> dict[str, str]:
     """`diff`, for a snapshot in hand."""
-    now = unpack(snapshot)
-    changes = {path: "added" for path in now.keys() - self._initial.keys()}
-    changes |= {path: "removed" for path in self._initial.keys() - now.keys()}
-    both = now.keys() & self._initial.keys()
-    changes |= {p: "changed" for p in both if now[p] != self._initial[p]}
+    now, initial = unpack(snapshot), gather(self._initial)
+    changes = {path: "added" for path in now.keys() - initial.keys()}
+    changes |= {path: "removed" for path in initial.keys() - now.keys()}
+    both = now.keys() & initial.keys()
+    changes |= {p: "changed" for p in both if now[p] != initial[p]}
     return dict(sorted(changes.items()))
 
   async def __aenter__(self) -> Self:
@@ -146,30 +192,72 @@ def gather(source: Files | Path) -> Files:
   """The regular files of a host directory, or `source` itself; no links."""
   if isinstance(source, dict):
     return dict(source)
-  return {
-      path.relative_to(source).as_posix(): path.read_bytes()
-      for path in sorted(source.rglob("*"))
-      if path.is_file() and not path.is_symlink()
-  }
+  files: Files = {}
+  for folder, _, names in os.walk(source):
+    below = os.path.relpath(folder, source)
+    for name in names:
+      path = os.path.join(folder, name)
+      if stat.S_ISREG(os.lstat(path).st_mode):
+        with open(path, "rb") as file:
+          files[name if below == "." else f"{below}/{name}"] = file.read()
+  return dict(sorted(files.items()))
+
+
+_ENTRY = struct.Struct("!cIqIQ")  # kind, mode, seconds, bytes of name, of data
+_KINDS = {b"f": "file", b"d": "dir", b"l": "link"}
+_LETTERS = {kind: letter for letter, kind in _KINDS.items()}
+
+
+@dataclass(frozen=True)
+class Entry:
+  """One of a snapshot; `data` is a file's bytes or a link's target."""
+
+  name: str
+  data: bytes = b""
+  kind: str = "file"
+  mode: int = 0o644
 
 
 def pack(files: Files) -> bytes:
-  """`files` as a tar stream, the same bytes for the same files."""
-  buffer = io.BytesIO()
-  with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
-    for name in sorted(files):
-      info = tarfile.TarInfo(name)
-      info.size = len(files[name])
-      info.mode = 0o644
-      tar.addfile(info, io.BytesIO(files[name]))
-  return buffer.getvalue()
+  """`files` as a snapshot, the same bytes for the same files; scripts can be run."""
+  return pack_entries(
+      Entry(name, data, mode=0o755 if data.startswith(b"#!") else 0o644)
+      for name, data in sorted(files.items())
+  )
+
+
+def pack_entries(entries: Iterable[Entry]) -> bytes:
+  """A snapshot of `entries`, in their order."""
+  parts = []
+  for entry in entries:
+    name = os.fsencode(entry.name)
+    letter = _LETTERS[entry.kind]
+    parts += [_ENTRY.pack(letter, entry.mode, 0, len(name), len(entry.data)), name]
+    parts.append(entry.data)
+  return b"".join([*parts, _ENTRY.pack(b"e", 0, 0, 0, 0)])
 
 
 def unpack(snapshot: bytes) -> Files:
-  """The regular files of a tar stream, in memory; links are not followed."""
-  with tarfile.open(fileobj=io.BytesIO(snapshot)) as tar:
-    return {
-        member.name: tar.extractfile(member).read()
-        for member in tar
-        if member.isreg()
-    }
+  """The regular files of a snapshot; links are not followed."""
+  return {e.name: e.data for e in unpack_entries(snapshot) if e.kind == "file"}
+
+
+def unpack_entries(snapshot: bytes) -> Iterator[Entry]:
+  """All of a snapshot; `ValueError` if it is none."""
+  at, view = 0, memoryview(snapshot)
+  try:
+    while True:
+      letter, mode, _, name_size, size = _ENTRY.unpack_from(view, at)
+      at += _ENTRY.size
+      if letter == b"e":
+        return
+      name = os.fsdecode(bytes(view[at : at + name_size]))
+      at += name_size
+      data = bytes(view[at : at + size])
+      at += size
+      if at > len(view):
+        break
+      yield Entry(name, data, _KINDS[letter], mode)
+  except (struct.error, KeyError):
+    pass
+  raise ValueError("this is no snapshot, or not the whole of one")

@@ -1,11 +1,13 @@
 """Sandboxes of bubblewrap: namespaces of the kernel, no daemon, no image.
 
-One `bwrap` holds one sandbox; `server.py` is its process 1. Inside there is
-the host's /usr, read-only, and nothing else of the host: no network, no
-environment, no file of the user. What bounds it: process count by
-RLIMIT_NPROC, which the kernel counts per user namespace and which binds
-because the sandbox is never the host's root; disk by tmpfs with a size and a
-number of inodes; memory by RLIMIT_DATA and by the server's watch.
+One `bwrap` holds one sandbox; `server.c` is its process 1, and the program that
+starts it: as root that makes it a user of its own. Inside there is the host's
+/usr, read-only, and nothing else of the host: no network, no environment, no
+file of the user. What bounds it: process count by RLIMIT_NPROC, which the
+kernel counts per user namespace and which binds because the sandbox is never
+the host's root; disk by tmpfs with a size and a number of inodes; memory by
+RLIMIT_DATA and by the server's watch; both again by a cgroup where one can be
+made. `limits` says which it got.
 
 When the controller dies, however it dies, the kernel kills the sandbox. The
 label in its command line lets `sandbox.reap` find what should not be there.
@@ -15,14 +17,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-import json
 import os
 import platform
 import secrets
 import shutil
 import signal
-import struct
+import socket
+import stat
 import subprocess
 import sys
 from functools import cache
@@ -30,25 +31,26 @@ from pathlib import Path
 from typing import Any, Self
 
 from clawgym_jax.contracts.errors import UserError
-from sandbox.backends import base
-from sandbox.backends.base import Bounds, ExecResult, SandboxError, SandboxLost
-from sandbox.backends.labels import label
-
-_HEADER = struct.Struct("!IQ")
-_SERVER = Path(__file__).with_name("server.py").read_bytes()
-_BOOT = (
-    "import os\nn=int(os.read(0,16))\nb=b''\n"
-    "while len(b)<n:b+=os.read(0,n-len(b))\n"
-    "exec(compile(b,'sandbox-server','exec'))"
+from sandbox.backends import base, cgroups
+from sandbox.backends.build import server_binary
+from sandbox.backends.labels import label, numbered
+from sandbox.backends.served import (
+    Reader,
+    ServedSandbox,
+    Writer,
+    server_arguments,
 )
-_PASSWD = b"root:x:0:0:root:/:/bin/sh\nuser:x:1000:1000:user:/tmp/home:/bin/bash\n"
-_GROUP = b"root:x:0:\nuser:x:1000:\n"
-_DEVICES = ("null", "zero", "full", "random", "urandom")
+
+OVERLAY_BYTES = 1 << 20  # a workspace up to this is copied
+
+_SERVER = ("/proc/self/fd/5",)  # the launcher opens it, and passwd and group as 3, 4
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _UID = 1000  # inside; outside it is the caller's, or for root one of its own
 _FIRST_HOST_UID = 200_000
 _HOST_UIDS = 1_000_000
 _PROBE_SECONDS = 30.0
-_PYTHON = "/usr/bin/python3"
+_STOP_SECONDS = 5.0
+_SIGNALS = [number for number in signal.Signals if number not in (9, 19)]
 
 
 @cache
@@ -58,10 +60,7 @@ def check() -> None:
     raise UserError("the bubblewrap backend needs Linux; run it in a Linux machine")
   if shutil.which("bwrap") is None:
     raise UserError("bubblewrap isn't installed; apt install bubblewrap")
-  if not os.path.exists(_PYTHON):
-    raise UserError(f"sandboxes need {_PYTHON}; apt install python3")
-  if os.geteuid() == 0 and shutil.which("setpriv") is None:
-    raise UserError("as root, sandboxes need setpriv; apt install util-linux")
+  server = str(server_binary())
   release = tuple(int(part) for part in platform.release().split(".")[:2])
   if release < (5, 14):
     raise UserError(
@@ -70,7 +69,7 @@ def check() -> None:
     )
   try:
     probe = subprocess.run(
-        [*_prefix(), *_mounts(), "--", "/usr/bin/true"],
+        [server, "--launch", *_as_user(), "--", *_mounts(), "--", "/usr/bin/true"],
         env={}, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_SECONDS,
     )  # fmt: skip
   except subprocess.TimeoutExpired:
@@ -90,267 +89,145 @@ def check() -> None:
   )
 
 
-class BubblewrapSandbox(base.Sandbox):
-  """See `base.Sandbox`.
+class BubblewrapSandbox(ServedSandbox):
+  """See `served.ServedSandbox` and the module's docstring."""
 
-  Args:
-    bounds: limits.
-    run_id: names the run that owns this sandbox; letters, digits, - and _.
-    now: the value of CLAWGYM_NOW inside.
-    folders: writable directories besides /workspace and /tmp, such as /checks.
-  """
-
-  def __init__(
-      self,
-      *,
-      bounds: Bounds = Bounds(),
-      run_id: str = "run",
-      now: str = "",
-      folders: tuple[str, ...] = (),
-  ):
-    self._settings = dict(bounds=bounds, run_id=run_id, now=now, folders=folders)
-    self._bounds = bounds
-    self._initial: base.Files = {}
-    self._process: asyncio.subprocess.Process | None = None
-    self._reader: asyncio.Task | None = None
-    self._ids = itertools.count(1)
-    self._waiting: dict[int, asyncio.Future] = {}
-    self._parts: dict[int, list[bytes]] = {}
-    self._lost: str | None = None
-    self._ready = False
+  def __init__(self, **settings: Any):
+    super().__init__(**settings)
+    self._pid: int | None = None
+    self._ended = False
+    self._said: int | None = None  # a file in memory: bwrap's error output
+    self._stream: asyncio.StreamWriter | None = None
+    self._cgroup: cgroups.Cgroup | None = None
 
   async def start(self, files: base.Files | Path = {}) -> Self:
     check()
-    self._initial = base.gather(files)
+    if isinstance(files, Path) and _suits_overlay(files):
+      self._lower = files.resolve()
     try:
-      async with asyncio.timeout(self._bounds.boot_seconds):
-        await self._boot()
-        if self._initial:
-          await self.restore(base.pack(self._initial))
-    except TimeoutError:
-      await self.stop()
-      raise SandboxLost(
-          f"the sandbox did not start within {self._bounds.boot_seconds:.0f} s"
-      ) from None
-    except BaseException:
-      await self.stop()
-      raise
-    return self
+      return await super().start(files)
+    finally:
+      if self._said is not None:
+        os.close(self._said)
+        self._said = None
 
-  async def exec(self, command: str, timeout: float = 60.0) -> ExecResult:
-    answer, body = await self._request(
-        {"op": "exec", "command": command.replace("\0", ""), "timeout": timeout},
-        seconds=timeout,
-    )
-    head, tail = body[: answer["head"]], body[answer["head"] :]
-    if answer["left_out"]:
-      head += f"\n[… {answer['left_out']} bytes left out …]\n".encode()
-    return ExecResult(
-        output=(head + tail).decode(errors="replace"),
-        exit_code=answer["exit_code"],
-        timed_out=answer["timed_out"],
-        out_of_memory=answer["out_of_memory"],
-        output_bytes=answer["output_bytes"],
-        seconds=answer["seconds"],
-    )
+  async def _disconnect(self) -> None:
+    if self._stream is not None:
+      self._stream.close()
+    if self._pid is not None and not self._ended:
+      if self._answered:
+        _kill_children(self._pid)  # then bwrap ends, after the last inside
+      else:
+        await _stop_booting(self._pid)
+        _kill_children(self._pid)
+        os.kill(self._pid, signal.SIGKILL)
+      if not await _wait(self._pid, _STOP_SECONDS):
+        os.kill(self._pid, signal.SIGKILL)
+        await _wait(self._pid, None)
+      self._ended = True
+    if self._cgroup is not None:
+      for _ in range(100):
+        if self._cgroup.remove():
+          break
+        await asyncio.sleep(0.01)
+      self._cgroup = None
 
-  async def read(self, path: str, limit: int = 1 << 20) -> bytes:
-    return (await self._request({"op": "read", "path": path, "limit": limit}))[1]
+  async def _last_words(self) -> str:
+    if self._said is None:
+      return ""
+    return os.pread(self._said, 4096, 0).decode(errors="replace").strip()
 
-  async def write(self, path: str, data: bytes) -> None:
-    await self._request({"op": "write", "path": path}, data)
-
-  async def list(self, path: str = ".") -> list[dict]:
-    return json.loads((await self._request({"op": "list", "path": path}))[1])
-
-  async def processes(self) -> list[int]:
-    """Ids, inside, of all processes but the server; zombies too."""
-    return (await self._request({"op": "processes"}))[0]["pids"]
-
-  async def quiet(self) -> None:
-    await self._request({"op": "quiet"})
-
-  async def snapshot(self) -> bytes:
-    limit = 2 * self._bounds.disk + 2048 * self._bounds.inodes
-    return (await self._request({"op": "pack", "limit": limit}))[1]
-
-  async def restore(self, snapshot: bytes, root: str = base.WORKSPACE) -> None:
-    await self._request({"op": "unpack", "root": root}, snapshot)
-
-  async def fork(self) -> Self:
-    snapshot = await self.snapshot()
-    other = type(self)(**self._settings)
-    await other.start()
-    try:
-      await other.restore(snapshot)
-    except BaseException:
-      await other.stop()
-      raise
-    other._initial = dict(self._initial)
-    return other
-
-  async def stop(self) -> None:
-    self._fail("the sandbox was stopped")
-    if self._process is None:
-      return
-    if self._process.returncode is None:
-      if not self._ready:
-        await _kill_booting(self._process.pid)
-      with contextlib.suppress(ProcessLookupError):
-        self._process.kill()  # the kernel kills what is inside with it
-    await self._process.wait()
-    if self._reader is not None:
-      self._reader.cancel()
-      await asyncio.gather(self._reader, return_exceptions=True)
+  async def _memory_ran_out(self) -> bool:
+    return self._cgroup is not None and self._cgroup.memory_ran_out()
 
   @property
   def pid(self) -> int:
     """The host's process id of the bwrap that holds this sandbox."""
-    return self._process.pid
+    return self._pid
 
-  # The process.
-
-  async def _boot(self) -> None:
-    passwd, group = _memory_file(_PASSWD), _memory_file(_GROUP)
-    folders = (base.WORKSPACE, "/tmp", *self._settings["folders"])
-    tag = label(self._settings["run_id"], self._bounds.lifetime_seconds)
-    command = (
-        *_prefix(),
-        *_mounts(passwd, group, folders),
-        *("--", _PYTHON, "-I", "-S", "-c", _BOOT, self._config(folders), tag),
+  async def _connect(self) -> tuple[Reader, Writer]:
+    bounds, folders = self._bounds, self._settings["folders"]
+    mark = label(self._settings["run_id"], bounds.lifetime_seconds)
+    places = len(folders) + 2
+    self._cgroup = cgroups.make(
+        numbered(mark), bounds.processes, bounds.memory + places * bounds.disk
     )
-    pipe = asyncio.subprocess.PIPE
-    spawn = asyncio.ensure_future(
-        asyncio.create_subprocess_exec(
-            *command,
-            env={},
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
-            pass_fds=(passwd, group),
-            limit=1 << 20,
-        )
-    )
+    by = f"cgroup v{self._cgroup.version}" if self._cgroup else "rlimit"
+    self.limits = {"processes": by, "memory": by, "disk": "tmpfs"}
+    binary = str(server_binary())
+    forward = tuple(self._settings["forward"])
+    command = [
+        binary, "--launch", *_as_user(self._lower),
+        *(f"--join={path}" for path in (self._cgroup.joins if self._cgroup else ())),
+        "--", *_mounts(folders, _shown(self._lower)), "--", *_SERVER,
+        *server_arguments(
+            bounds, self._settings["now"], folders, forward=forward,
+            lower=self._lower is not None, counted=self._cgroup is not None, label=mark,
+        ),
+    ]  # fmt: skip
+    ours, theirs = socket.socketpair()
+    self._said = os.memfd_create("said")
     try:
-      self._process = await asyncio.shield(spawn)
-    except asyncio.CancelledError:
-      # Cancelled half-way, asyncio would wait for its pipes for ever.
-      self._process = await spawn
+      self._pid = os.posix_spawn(
+          binary,
+          command,
+          {},
+          file_actions=[
+              (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
+              (os.POSIX_SPAWN_DUP2, theirs.fileno(), 1),
+              (os.POSIX_SPAWN_DUP2, self._said, 2),
+          ],
+          setsigmask=[],
+          setsigdef=_SIGNALS,
+      )
+    except BaseException:
+      ours.close()
       raise
     finally:
-      os.close(passwd)
-      os.close(group)
-    self._process.stdin.write(f"{len(_SERVER):016d}".encode() + _SERVER)
-    ready = asyncio.get_running_loop().create_future()
-    self._waiting[0] = ready
-    self._reader = asyncio.create_task(self._read_frames())
-    await ready
-    self._ready = True
-
-  def _config(self, folders: tuple[str, ...]) -> str:
-    bounds = self._bounds
-    return json.dumps({
-        "mounts": {path: [bounds.disk, bounds.inodes] for path in folders},
-        "folders": ["/tmp/home"],
-        "memory": bounds.memory,
-        "output": bounds.output,
-        "lifetime_seconds": bounds.lifetime_seconds,
-        "env": {
-            "PATH": "/usr/local/bin:/usr/bin:/bin",
-            "HOME": "/tmp/home",
-            "LANG": "C.UTF-8",
-            "TZ": "UTC",
-            "CLAWGYM_NOW": self._settings["now"],
-        },
-        "rlimits": {
-            "RLIMIT_NPROC": bounds.processes,
-            "RLIMIT_DATA": bounds.memory,
-            "RLIMIT_FSIZE": bounds.file_size,
-            "RLIMIT_NOFILE": bounds.open_files,
-            "RLIMIT_CPU": bounds.cpu_seconds,
-            "RLIMIT_CORE": 0,
-        },
-    })
-
-  async def _read_frames(self) -> None:
-    stream = self._process.stdout
-    cause = "the sandbox ended"
-    try:
-      while True:
-        sizes = _HEADER.unpack(await stream.readexactly(_HEADER.size))
-        header = json.loads(await stream.readexactly(sizes[0]))
-        body = await stream.readexactly(sizes[1])
-        request = header["id"]
-        if header.get("more"):
-          self._parts.setdefault(request, []).append(body)
-          continue
-        body = b"".join([*self._parts.pop(request, []), body])
-        future = self._waiting.pop(request, None)
-        if future is not None and not future.done():
-          future.set_result((header, body))
-    except asyncio.IncompleteReadError:
-      said = (await self._process.stderr.read(4096)).decode(errors="replace").strip()
-      cause += f" (it said: {said[-500:]})" if said else ""
-    except OSError as error:
-      cause = f"the sandbox's channel broke: {error}"
-    self._fail(cause)
-
-  def _fail(self, cause: str) -> None:
-    self._lost = self._lost or cause
-    for future in self._waiting.values():
-      if not future.done():
-        future.set_exception(SandboxLost(self._lost))
-        future.exception()  # a caller that gave up leaves nobody to fetch it
-    self._waiting.clear()
-
-  async def _request(
-      self, header: dict[str, Any], body: bytes = b"", *, seconds: float = 0.0
-  ) -> tuple[dict[str, Any], bytes]:
-    """Sends one request; its answer comes within seconds + the grace or never."""
-    if self._process is None:
-      raise SandboxLost("the sandbox was not started")
-    if self._lost:
-      raise SandboxLost(self._lost)
-    request = next(self._ids)
-    future = asyncio.get_running_loop().create_future()
-    self._waiting[request] = future
-    raw = json.dumps({**header, "id": request}).encode()
-    try:
-      async with asyncio.timeout(seconds + self._bounds.grace_seconds):
-        self._process.stdin.write(_HEADER.pack(len(raw), len(body)) + raw + body)
-        await self._process.stdin.drain()
-        answer, data = await future
-    except TimeoutError:
-      self._fail(f"the sandbox did not answer {header['op']!r} in time")
-      raise SandboxLost(self._lost) from None
-    except OSError as error:
-      self._fail(f"the sandbox's channel broke: {error}")
-      raise SandboxLost(self._lost) from None
-    finally:
-      self._waiting.pop(request, None)
-    if "error" in answer:
-      raise SandboxError(answer["error"], answer["code"])
-    return answer, data
+      theirs.close()
+    ours.setblocking(False)
+    reader, self._stream = await asyncio.open_connection(sock=ours, limit=1 << 20)
+    return reader, self._stream
 
 
-def _prefix() -> list[str]:
-  """bwrap, as an unprivileged user of its own where the caller is root."""
-  bwrap = shutil.which("bwrap") or "bwrap"  # PATH is the caller's, not the child's
+def _as_user(lower: Path | None = None) -> list[str]:
+  """The launcher's arguments: an unprivileged user of its own where we are root."""
   if os.geteuid() != 0:
-    return [bwrap]
-  uid = str(_FIRST_HOST_UID + secrets.randbelow(_HOST_UIDS))
-  return [
-      "setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", "--", bwrap,
-  ]
+    return []
+  uid = _FIRST_HOST_UID + secrets.randbelow(_HOST_UIDS)
+  return [f"--uid={uid}", *([f"--lower={lower}"] if lower is not None else [])]
 
 
-def _mounts(
-    passwd: int | None = None,
-    group: int | None = None,
-    folders: tuple[str, ...] = (),
-) -> list[str]:
-  """The arguments of bwrap: namespaces and a root in which nothing is writable."""
+def _shown(lower: Path | None) -> str | None:
+  """Where the launcher shows the workspace: as root at /tmp, see server.c."""
+  if lower is None:
+    return None
+  return "/tmp" if os.geteuid() == 0 else str(lower)
+
+
+def _suits_overlay(folder: Path) -> bool:
+  """Whether a workspace is large, and holds nothing that a copy would leave out."""
+  total, waiting = 0, [str(folder)]
+  owner = folder.stat()
+  while waiting:
+    with os.scandir(waiting.pop()) as entries:
+      for entry in entries:
+        info = entry.stat(follow_symlinks=False)
+        if (info.st_uid, info.st_gid) != (owner.st_uid, owner.st_gid):
+          return False
+        if stat.S_ISDIR(info.st_mode):
+          waiting.append(entry.path)
+        elif not stat.S_ISREG(info.st_mode):
+          return False
+        total += info.st_size
+  return total > OVERLAY_BYTES
+
+
+@cache
+def _mounts(folders: tuple[str, ...] = (), lower: str | None = None) -> list[str]:
+  """bwrap and its arguments: namespaces and a root in which nothing is writable."""
   args = [
+      shutil.which("bwrap") or "bwrap",  # PATH is the caller's, not the child's
       "--unshare-all", "--as-pid-1", "--die-with-parent", "--new-session",
       "--clearenv", "--hostname", "sandbox",
       "--uid", str(_UID), "--gid", str(_UID),
@@ -374,40 +251,69 @@ def _mounts(
   for name, target in (
       ("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0"),
       ("stdout", "/proc/self/fd/1"), ("stderr", "/proc/self/fd/2"),
-      ("shm", "/tmp"),
+      ("shm", "/tmp"), ("ptmx", "pts/ptmx"),
   ):
     args += ["--symlink", target, f"/dev/{name}"]
-  if passwd is not None:
-    args += ["--file", str(passwd), "/etc/passwd", "--file", str(group), "/etc/group"]
-  for folder in folders:
+  args += ["--file", "3", "/etc/passwd", "--file", "4", "/etc/group"]
+  for folder in (
+      base.WORKSPACE, "/tmp", *folders, "/dev/pts", "/run/sandbox", "/run/upper",
+      "/run/lower",
+  ):  # fmt: skip
     args += ["--dir", folder]
+  if lower is not None:
+    # The overlay's own work directory is shut to all who lack this.
+    args += ["--cap-add", "CAP_DAC_OVERRIDE", "--ro-bind", lower, "/run/lower"]
   return [*args, "--remount-ro", "/dev", "--remount-ro", "/"]
 
 
-async def _kill_booting(pid: int) -> None:
-  """Kills the children of a bwrap that may not be tied to it yet.
+def _kill_children(pid: int) -> None:
+  """Kills the children of a bwrap: process 1, and with it all the rest."""
+  with contextlib.suppress(OSError):
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+      for child in file.read().split():
+        os.kill(int(child), signal.SIGKILL)
+
+
+async def _stop_booting(pid: int) -> None:
+  """Stops a bwrap whose child may not be tied to it yet, so that it makes no more.
 
   Until bwrap's child has asked to die with its parent, killing the parent
-  would leave it behind. The parent is stopped first, so it makes no more.
+  would leave it behind.
   """
   with contextlib.suppress(ProcessLookupError):
     os.kill(pid, signal.SIGSTOP)
   for _ in range(1000):
     try:
-      stat = Path(f"/proc/{pid}/stat").read_bytes()
-      if stat.rpartition(b")")[2].split()[0] in (b"T", b"Z", b"X"):
-        break
+      state = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
       return
+    if state.rpartition(b")")[2].split()[0] in (b"T", b"Z", b"X"):
+      return
     await asyncio.sleep(0.001)
-  with contextlib.suppress(OSError):
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-      os.kill(int(child), signal.SIGKILL)
 
 
-def _memory_file(data: bytes) -> int:
-  """A descriptor from which a child reads `data` once."""
-  fd = os.memfd_create("sandbox")
-  os.write(fd, data)
-  os.lseek(fd, 0, os.SEEK_SET)
-  return fd
+async def _wait(pid: int, seconds: float | None) -> bool:
+  """Waits for the end of a child; False if that takes longer."""
+  if os.waitpid(pid, os.WNOHANG)[0]:
+    return True
+  loop = asyncio.get_running_loop()
+  ended = loop.create_future()
+  try:
+    handle = os.pidfd_open(pid)
+  except OSError:  # no descriptor left: by looking, then
+    until = loop.time() + (1e9 if seconds is None else seconds)
+    while not os.waitpid(pid, os.WNOHANG)[0]:
+      if loop.time() > until:
+        return False
+      await asyncio.sleep(0.01)
+    return True
+  loop.add_reader(handle, lambda: ended.done() or ended.set_result(None))
+  try:
+    await asyncio.wait_for(ended, seconds)
+  except TimeoutError:
+    return False
+  finally:
+    loop.remove_reader(handle)
+    os.close(handle)
+  os.waitpid(pid, 0)
+  return True

@@ -1,18 +1,25 @@
 """Whose a sandbox is: a label in the command line of its processes.
 
 A label names the run, the controller (its PID namespace, process id and start
-time, since process ids are used again) and when the sandbox's life is over.
+time, since process ids are used again) and when the sandbox's life is over. A
+cgroup or directory that belongs to a run has a label and a number as its name.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
+import tempfile
 import time
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Self
 
-_PREFIX = "clawgym-sandbox"
+PREFIX = "clawgym-sandbox"
+
+_numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -33,7 +40,7 @@ class Label:
   def parse(cls, text: str) -> Self | None:
     """The label that `text` is, or None."""
     parts = text.split(":")
-    if len(parts) != 6 or parts[0] != _PREFIX:
+    if len(parts) not in (6, 7) or parts[0] != PREFIX:
       return None
     try:
       return cls(parts[1], parts[2], int(parts[3]), int(parts[4]), int(parts[5]))
@@ -45,8 +52,22 @@ def label(run_id: str, lifetime_seconds: float) -> str:
   """The label of a sandbox that this process starts now."""
   pid = os.getpid()
   expires = int(time.time() + lifetime_seconds)
-  name = run_id.replace(":", "_")
-  return f"{_PREFIX}:{name}:{_namespace()}:{pid}:{process_start(pid)}:{expires}"
+  name = re.sub("[^A-Za-z0-9_.-]", "_", run_id)[:80] or "run"
+  return f"{PREFIX}:{name}:{_namespace()}:{pid}:{_own_start(pid)}:{expires}"
+
+
+def numbered(mark: str) -> str:
+  """A name with this label that no other of this process has."""
+  return f"{mark}:{next(_numbers)}"
+
+
+def run_directory(run_id: str, lifetime_seconds: float = 86400.0) -> Path:
+  """A new directory for a run's sockets; `sandbox.reap` removes it once the
+  controller is gone. Whoever asked for it removes it before."""
+  name = numbered(label(run_id, lifetime_seconds))
+  path = Path(tempfile.gettempdir()) / name
+  path.mkdir(mode=0o700)
+  return path
 
 
 def process_start(pid: int) -> int:
@@ -61,20 +82,30 @@ def process_start(pid: int) -> int:
 def labelled() -> dict[int, Label]:
   """Process id -> label of every sandbox process that can be seen from here."""
   found = {}
-  for entry in Path("/proc").iterdir():
-    if not entry.name.isdigit():
+  prefix = f"{PREFIX}:".encode()
+  for name in os.listdir("/proc"):
+    if not name.isdigit():
       continue
     try:
-      args = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+      with open(f"/proc/{name}/cmdline", "rb") as file:
+        line = file.read()
     except OSError:
       continue
-    for text in args[::-1]:
-      mark = Label.parse(text)
+    if prefix not in line:
+      continue
+    for text in line.decode(errors="replace").split("\0")[::-1]:
+      mark = Label.parse(text.removeprefix("--label="))
       if mark is not None:
-        found[int(entry.name)] = mark
+        found[int(name)] = mark
         break
   return found
 
 
+@cache
 def _namespace() -> str:
   return os.readlink("/proc/self/ns/pid").strip("pid:[]")
+
+
+@cache
+def _own_start(pid: int) -> int:
+  return process_start(pid)

@@ -1,8 +1,16 @@
-"""Many attempts at once: `attempt` makes one, `workers` many, `run` a whole run."""
+"""Many attempts at once.
+
+  attempt    makes one
+  job        one to be made, as plain values that go anywhere
+  executor   who makes them: this process, worker processes, nodes of Ray
+  driver     claims attempts from a pool, has them made, completes them
+  run        a whole run in a folder
+  figures    how fast it was
+"""
 
 from sandbox.fleet.attempt import AttemptResult, attempt_task, grade_with
+from sandbox.fleet.driver import run_attempts
 from sandbox.fleet.run import RunSettings, roll_out
-from sandbox.fleet.workers import run_attempts
 
 __all__ = [
     "AttemptResult",

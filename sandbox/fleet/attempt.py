@@ -1,36 +1,83 @@
 """One attempt: boot, work, stop, judge. It always ends in an `Outcome`.
 
-The clocks are apart: booting, the policy's time in tools, the whole attempt
-and scoring each have their own bound. The agent's sandbox is dead before the
-checks start. What decides between a score and none:
+The clocks are apart (see `Clocks`), and scoring takes nothing from any other.
+The services that the task requires are staged at /services before the agent
+starts; what they reported goes to the checks. The agent's sandbox is dead
+before the checks start. What decides between a score and none:
 
   the policy's doing, scored or truncated    not its doing, unscored
   fork bomb, full disk, memory, own timeout  sandbox or verifier lost
   turn limit, time in tools, full context    model unreachable, no model call
   a workspace beyond its bounds (0)          a check that crashes, a broken task
+                                             no space on the host's own disk
 """
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import tempfile
 import time
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+from clawgym_jax.contracts.errors import UserError
+from clawgym_jax.contracts.files import require_room
 from clawgym_jax.contracts.task import Task
 from clawgym_jax.contracts.trajectory import Outcome, scored, truncated, unscored
+from sandbox import services
 from sandbox.backends import Bounds, SandboxError, SandboxLost, open_sandbox
 from sandbox.backends.base import Sandbox
 from sandbox.harnesses import Harness, HarnessContext, HarnessResult, load
 from sandbox.harnesses.claw import MODEL_SECONDS
 from sandbox.verify import verify
+from sandbox.verify.checks import CHECK_SECONDS
 
 _POLICY_STOPS = ("turn_limit", "time_limit", "context_limit")
 
 
 @dataclass(frozen=True)
+class Clocks:
+  """Seconds at most, each counted apart from the others.
+
+  Attributes:
+    boot: until the sandbox answers.
+    tools: what the policy spends in tools, all calls together.
+    turn: one model call.
+    work: from the end of booting until the harness ends; enough for every turn.
+    collect: for the workspace to be taken out afterwards.
+    scoring: the checks, in a sandbox of their own.
+  """
+
+  tools: float
+  work: float
+  boot: float = Bounds().boot_seconds
+  turn: float = MODEL_SECONDS
+  collect: float = 120.0
+  scoring: float = CHECK_SECONDS
+
+  @classmethod
+  def of(cls, task: Task, turns: int) -> Clocks:
+    tools = task.limits.seconds
+    return cls(tools=tools, work=tools + turns * MODEL_SECONDS)
+
+  @property
+  def lifetime(self) -> float:
+    """Of the agent's sandbox: no other clock can run into its end."""
+    return self.boot + self.work + self.collect
+
+
+@dataclass(frozen=True)
 class AttemptResult:
-  """What an attempt left; `changes` is path -> added | removed | changed."""
+  """What an attempt left.
+
+  Attributes:
+    changes: path -> added | removed | changed.
+    seconds: what boot, work and verify took.
+    reports: the services' side effects; `duplicates` are those that came again.
+  """
 
   outcome: Outcome
   final_message: str = ""
@@ -39,6 +86,8 @@ class AttemptResult:
   stop: str = "error"
   changes: dict[str, str] = field(default_factory=dict)
   seconds: dict[str, float] = field(default_factory=dict)
+  reports: list[dict[str, Any]] = field(default_factory=list)
+  duplicates: list[dict[str, Any]] = field(default_factory=list)
 
 
 async def attempt_task(
@@ -57,32 +106,32 @@ async def attempt_task(
   if refusal:
     return AttemptResult(unscored(refusal))
   turns = task.limits.turns if turns is None else turns
-  whole = task.limits.seconds + turns * MODEL_SECONDS
+  clocks = Clocks.of(task, turns)
   sandbox = open_sandbox(
       backend,
-      bounds=Bounds(lifetime_seconds=whole + 120.0),
+      bounds=replace(
+          harness.bounds,
+          boot_seconds=clocks.boot,
+          lifetime_seconds=clocks.lifetime,
+      ),
       run_id=run_id,
       now=task.now,
+      folders=services.folders(task),
   )
   started = time.monotonic()
   seconds: dict[str, float] = {}
   try:
     async with sandbox:
       await sandbox.start(task.workspace)
-      seconds["boot"] = time.monotonic() - started
-      result = await harness.run(
-          HarnessContext(
-              task,
-              sandbox,
-              base_url,
-              api_key,
-              model,
-              turns,
-              task.limits.seconds,
-              time.monotonic() + whole,
-          )
-      )
-      seconds["work"] = time.monotonic() - started - seconds["boot"]
+      await services.stage(task, sandbox)
+      booted = time.monotonic()
+      seconds["boot"] = booted - started
+      context = HarnessContext(
+          task, sandbox, base_url, api_key, model, turns, clocks.tools,
+          booted + clocks.work,
+      )  # fmt: skip
+      result = await _work(harness, context, clocks)
+      seconds["work"] = time.monotonic() - booted
       early = _unjudged(harness, result)
       changes, snapshot = {}, b""
       if early is None:
@@ -92,8 +141,11 @@ async def attempt_task(
           early = scored(0.0, cause=f"workspace_unreadable: {error}")
   except SandboxLost as error:
     return AttemptResult(unscored(f"sandbox_lost: {error}"), seconds=seconds)
+  reports = services.effects(sandbox.reports)
   judging = time.monotonic()
-  outcome = early or await _judge(task, snapshot, result, backend, run_id)
+  outcome = early or await _judge(
+      task, snapshot, result, reports, backend, run_id, clocks.scoring
+  )
   seconds["verify"] = time.monotonic() - judging
   return AttemptResult(
       outcome,
@@ -103,14 +155,21 @@ async def attempt_task(
       result.stop,
       changes,
       {name: round(value, 3) for name, value in seconds.items()},
+      reports,
+      services.duplicates(reports),
   )
 
 
 async def safe_attempt(task: Task, harness: Harness, **settings: Any) -> AttemptResult:
-  """`attempt_task`, in which a defect of ours is unscored with its place named."""
+  """`attempt_task` with room to work in; a defect of ours is unscored and named."""
   try:
+    require_room(Path(tempfile.gettempdir()))
     return await attempt_task(task, harness, **settings)
+  except UserError as error:
+    return AttemptResult(unscored(f"host: {error}"))
   except Exception as error:
+    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+      return AttemptResult(unscored(f"no_space: {error}"))
     last = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{last.filename.rpartition('/')[2]}:{last.lineno}"
     return AttemptResult(
@@ -137,6 +196,20 @@ def _refusal(task: Task, harness: Harness) -> str | None:
   return None
 
 
+async def _work(
+    harness: Harness, context: HarnessContext, clocks: Clocks
+) -> HarnessResult:
+  """The harness's result; one that does not see its own deadline is cut off."""
+  try:
+    async with asyncio.timeout(clocks.work + clocks.collect / 2) as clock:
+      return await harness.run(context)
+  except TimeoutError:
+    if not clock.expired():
+      raise
+    cause = f"harness_stuck: {harness.name} did not end within {clocks.work:g} s"
+    return HarnessResult("", "error", cause, infra=True)
+
+
 def _unjudged(harness: Harness, result: HarnessResult) -> Outcome | None:
   """An outcome that needs no checks, or None."""
   if result.infra:
@@ -153,15 +226,23 @@ async def _collect(sandbox: Sandbox) -> tuple[dict[str, str], bytes]:
 
 
 async def _judge(
-    task: Task, snapshot: bytes, result: HarnessResult, backend: str, run_id: str
+    task: Task,
+    snapshot: bytes,
+    result: HarnessResult,
+    reports: list[dict[str, Any]],
+    backend: str,
+    run_id: str,
+    seconds: float,
 ) -> Outcome:
   outcome = await verify(
       task,
       snapshot,
       result.final_message,
       result.transcript,
+      reports=reports,
       backend=backend,
       run_id=run_id,
+      seconds=seconds,
   )
   if outcome.status == "scored" and result.stop in _POLICY_STOPS:
     cause = result.cause or result.stop

@@ -3,7 +3,8 @@
 `OUT/run.json` says what the run is, `OUT/pool.db` (unless the pool is
 elsewhere) what has been done, and at the end `OUT/trajectories.jsonl` holds
 every planned sample once, with `OUT/summary.json` beside it. A second run in
-the same folder at the same time is refused.
+the same folder at the same time is refused. Who makes the attempts is no part
+of what the run is: it may be continued by another executor.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import contextlib
 import os
 import shutil
 import socket
+import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,11 +31,15 @@ from clawgym_jax.contracts.trajectory import Trajectory, to_record
 from clawgym_jax.pool import Pool
 from sandbox import gateway
 from sandbox.backends import check_backend
-from sandbox.fleet.workers import run_attempts
-from sandbox.harnesses import load
+from sandbox.fleet.driver import run_attempts
+from sandbox.fleet.executor import Executor, open_executor
+from sandbox.fleet.figures import Figures
+from sandbox.gateway.upstream import Upstream
+from sandbox.harnesses import Harness, load
 from sandbox.reap import reap
 
 _FREE_BYTES = 256 << 20
+_REPORT_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,10 @@ class RunSettings:
     turns: replaces every task's own limit where given.
     follow: work off what others plan, until the channel is closed.
     model: to ask a chat API for; None takes the first it offers.
+    executor, workers, per_node: who makes the attempts; see
+      `executor.open_executor`.
+    gateway_host: address of this machine by which workers reach it; None takes
+      the executor's.
   """
 
   out: Path
@@ -63,6 +74,10 @@ class RunSettings:
   follow: bool = False
   backend: str = "bubblewrap"
   model: str | None = None
+  executor: str = "local"
+  workers: int = 1
+  per_node: int | None = None
+  gateway_host: str | None = None
 
 
 def roll_out(settings: RunSettings) -> dict[str, Any]:
@@ -73,10 +88,30 @@ def roll_out(settings: RunSettings) -> dict[str, Any]:
         f"harness {harness.name} needs a model; give --upstream=URL"
         " (python -m clawgym_jax.serve starts one)"
     )
-  check_backend(settings.backend)
+  executor = open_executor(
+      settings.executor,
+      concurrency=settings.concurrency,
+      workers=settings.workers,
+      per_node=settings.per_node,
+      backend=settings.backend,
+  )
+  if settings.executor == "local":
+    check_backend(settings.backend)
+  if settings.gateway_host in ("0.0.0.0", "::", ""):
+    raise UserError(
+        f"--gateway_host={settings.gateway_host} is no address that others can call;"
+        " give one of this machine"
+    )
   planned = [] if settings.follow else _tasks(settings)
-  if harness.needs_model:
-    asyncio.run(_reach(settings))
+  upstream = None
+  if harness.needs_model:  # before anything is written
+    upstream = asyncio.run(
+        gateway.connect(
+            settings.upstream,
+            model=settings.model,
+            api_key=os.environ.get("UPSTREAM_API_KEY"),
+        )
+    )
   with only_writer(settings.out, "rollout"):
     free = shutil.disk_usage(settings.out).free
     if free < _FREE_BYTES:
@@ -97,76 +132,109 @@ def roll_out(settings: RunSettings) -> dict[str, Any]:
             directory.resolve(),
             settings.samples,
         )
-      asyncio.run(_work(settings, pool, owner))
+      asyncio.run(_work(settings, pool, owner, harness, executor, upstream))
       return _write(settings, pool)
 
 
-async def _work(settings: RunSettings, pool: Pool, owner: str) -> None:
-  harness = load(settings.harness)
-  counts = pool.counts(settings.channel)
-  done = sum(counts[name] for name in ("scored", "truncated", "unscored"))
-  bar = cli.progress(
-      counts["samples"], f"rollout {harness.name}", done=done, unit="sample"
-  )
-  seen: Counter[str] = Counter()
-  rewards: list[float] = []
-
-  def finished(trajectory: Trajectory) -> None:
-    outcome = trajectory.outcome
-    if outcome.status == "unscored":
-      kind = outcome.cause.split(":")[0]
-      seen[kind] += 1
-      if seen[kind] == 1:
-        bar.write(f"unscored: {trajectory.task_id}: {outcome.cause}", file=bar.fp)
-    else:
-      rewards.append(outcome.score)
-    counts = pool.counts(settings.channel)
-    bar.total = counts["samples"]
-    done = sum(counts[name] for name in ("scored", "truncated", "unscored"))
-    mean = f"{sum(rewards) / len(rewards):.3f}" if rewards else "-"
-    bar.set_postfix(reward=mean, unscored=sum(seen.values()), refresh=False)
-    bar.update(done - bar.n)
-
+async def _work(
+    settings: RunSettings,
+    pool: Pool,
+    owner: str,
+    harness: Harness,
+    executor: Executor,
+    upstream: Upstream | None,
+) -> None:
   async with contextlib.AsyncExitStack() as stack:
-    stack.callback(bar.close)
+    await stack.enter_async_context(executor)
     sessions = None
-    if harness.needs_model:
+    if upstream is not None:
+      host = settings.gateway_host or executor.host
       sessions = await stack.enter_async_context(
-          gateway.start(
-              pool,
-              settings.upstream,
-              settings.pins,
-              model=settings.model,
-              api_key=os.environ.get("UPSTREAM_API_KEY"),
-          )
+          gateway.start(pool, upstream, settings.pins, host=host)
       )
+    report = stack.enter_context(
+        contextlib.closing(_Report(pool, settings.channel, harness.name))
+    )
     await run_attempts(
         pool,
         settings.channel,
         harness,
         owner=owner,
         concurrency=settings.concurrency,
+        executor=executor,
         gateway=sessions,
+        follow=settings.follow,
+        finished=report.finished,
         turns=settings.turns,
         run_id=settings.out.name or "run",
         backend=settings.backend,
-        follow=settings.follow,
-        finished=finished,
     )
+
+
+class _Report:
+  """The progress bar, and the first of each kind of cause in words."""
+
+  def __init__(self, pool: Pool, channel: str, harness: str) -> None:
+    self._pool = pool
+    self._channel = channel
+    planned, done = self._counts()
+    self._bar = cli.progress(planned, f"rollout {harness}", done=done, unit="sample")
+    self._seen: Counter[str] = Counter()
+    self._total = 0.0
+    self._judged = 0
+    self._shown = time.monotonic()
+
+  def finished(self, trajectory: Trajectory) -> None:
+    outcome = trajectory.outcome
+    if outcome.status == "unscored":
+      kind = outcome.cause.split(":")[0]
+      self._seen[kind] += 1
+      if self._seen[kind] == 1:
+        self._bar.write(
+            f"unscored: {trajectory.task_id}: {outcome.cause}", file=self._bar.fp
+        )
+    else:
+      self._judged += 1
+      self._total += outcome.score
+    if time.monotonic() - self._shown > _REPORT_SECONDS:  # counting takes time
+      self._show()
+
+  def close(self) -> None:
+    self._show()
+    self._bar.close()
+
+  def _show(self) -> None:
+    self._shown = time.monotonic()
+    self._bar.total, done = self._counts()
+    mean = f"{self._total / self._judged:.3f}" if self._judged else "-"
+    self._bar.set_postfix(
+        reward=mean, unscored=sum(self._seen.values()), refresh=False
+    )
+    self._bar.update(done - self._bar.n)
+
+  def _counts(self) -> tuple[int, int]:
+    """Samples planned, and those that are finished."""
+    counts = self._pool.counts(self._channel)
+    done = sum(counts[name] for name in ("scored", "truncated", "unscored"))
+    return counts["samples"], done
 
 
 def _write(settings: RunSettings, pool: Pool) -> dict[str, Any]:
   """Writes the results; `UserError` where not one sample could be judged."""
-  lines = []
   causes: Counter[str] = Counter()
-  total = 0.0
-  for trajectory in pool.trajectories(settings.channel):
-    lines.append(json_text.dump(to_record(trajectory)) + "\n")
-    if trajectory.outcome.status == "unscored":
-      causes[trajectory.outcome.cause] += 1
-    else:
-      total += trajectory.outcome.score
-  write_atomic(settings.out / "trajectories.jsonl", "".join(lines))
+  rewards = []
+  figures = Figures()
+
+  def lines() -> Iterator[str]:
+    for trajectory in pool.trajectories(settings.channel):
+      figures.add(trajectory.metadata)
+      if trajectory.outcome.status == "unscored":
+        causes[trajectory.outcome.cause] += 1
+      else:
+        rewards.append(trajectory.outcome.score)
+      yield json_text.dump(to_record(trajectory)) + "\n"
+
+  write_atomic(settings.out / "trajectories.jsonl", lines())
   counts = pool.counts(settings.channel)
   judged = counts["scored"] + counts["truncated"]
   summary = {
@@ -177,10 +245,11 @@ def _write(settings: RunSettings, pool: Pool) -> dict[str, Any]:
       "truncated": counts["truncated"],
       "unscored": counts["unscored"],
       "unscored_by_cause": dict(causes.most_common()),
-      "mean_reward": total / judged if judged else None,
+      "mean_reward": sum(rewards) / judged if judged else None,
       "refilled": counts["refilled"],
       "dropped_attempts_by_cause": pool.dropped(settings.channel),
       "sampled_tokens": counts["sampled_tokens"],
+      **figures.summary(),
   }
   write_json(settings.out / "summary.json", summary)
   if causes and not judged:
@@ -202,16 +271,6 @@ def _tasks(settings: RunSettings) -> list[Path]:
         " python -m data_gen.synthesize makes some"
     )
   return found
-
-
-async def _reach(settings: RunSettings) -> None:
-  """Finds the upstream before anything is written; `UserError` if there is none."""
-  upstream = await gateway.connect(
-      settings.upstream,
-      model=settings.model,
-      api_key=os.environ.get("UPSTREAM_API_KEY"),
-  )
-  await upstream.close()
 
 
 def _identity(settings: RunSettings) -> dict[str, Any]:

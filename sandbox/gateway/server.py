@@ -100,19 +100,22 @@ class Gateway:
 @contextlib.asynccontextmanager
 async def start(
     pool: Pool,
-    upstream_url: str,
+    upstream: str | Upstream,
     pins: dict[str, Any] | None = None,
     *,
     deadline: float = 600.0,
-    model: str | None = None,
     api_key: str | None = None,
+    host: str = "127.0.0.1",
 ) -> AsyncIterator[Gateway]:
-  """Runs a gateway in a thread of this process while the context is open."""
-  upstream = await connect(
-      upstream_url, deadline=deadline, model=model, api_key=api_key
-  )
+  """Runs a gateway in a thread of this process while the context is open.
+
+  `upstream` is a URL, or what `connect` found there. `host` is the address of
+  this machine by which harnesses reach it.
+  """
+  if isinstance(upstream, str):
+    upstream = await connect(upstream, deadline=deadline, api_key=api_key)
   application = app(pool, upstream, pins or {})
-  url, stop = await asyncio.to_thread(web.serve, application)
+  url, stop = await asyncio.to_thread(web.serve, application, host=host)
   try:
     yield Gateway(url, application.state.sessions)
   finally:

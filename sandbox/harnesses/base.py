@@ -11,8 +11,9 @@ import abc
 from dataclasses import dataclass, field
 from typing import Any
 
+from clawgym_jax.contracts.services import SERVICES
 from clawgym_jax.contracts.task import Task
-from sandbox.backends import Sandbox
+from sandbox.backends import Bounds, Sandbox
 
 STOPS = ("done", "turn_limit", "time_limit", "context_limit", "error")
 
@@ -63,11 +64,18 @@ class HarnessResult:
 
 
 class Harness(abc.ABC):
-  """One kind of agent. Stateless: one object serves many attempts at once."""
+  """One kind of agent. Stateless: one object serves many attempts at once.
+
+  `provides` are the tools that it has and the services that it reaches, which
+  a shell is enough for; a task that requires more is not its. `bounds` are those
+  of the sandbox that it works in, but for the times: one that itself runs inside
+  takes more than a task's commands do. The checks' sandbox is bound apart.
+  """
 
   name: str
   needs_model: bool = False
-  provides: frozenset[str] = frozenset({"read", "write", "edit", "exec"})
+  provides: frozenset[str] = frozenset({"read", "write", "edit", "exec", *SERVICES})
+  bounds: Bounds = Bounds()
 
   @abc.abstractmethod
   async def run(self, attempt: HarnessContext) -> HarnessResult:

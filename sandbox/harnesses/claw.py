@@ -1,5 +1,6 @@
 """The built-in agent: a chat loop over the Claw tools, one call at a time.
 
+A task is offered read, write, edit and exec, and the tools of what it requires.
 It talks to any OpenAI-compatible API; tool calls of one message run in order.
 An end is the policy's own (done, turn limit, time in tools, context full) or
 it is infra: a refusal, a server that stays unreachable, a reply that is none.
@@ -17,8 +18,9 @@ from typing import Any
 import aiohttp
 
 from clawgym_jax.contracts import json_text
+from clawgym_jax.contracts.services import SERVICES
 from clawgym_jax.contracts.task import Task
-from sandbox import tools
+from sandbox import services, tools
 from sandbox.backends import SandboxLost
 from sandbox.harnesses.base import Harness, HarnessContext, HarnessResult
 
@@ -33,9 +35,10 @@ _SYSTEM = (
 
 
 def _dated(task: Task) -> str:
-  """The instruction under the task's date; the system prompt is one for all tasks,
-  so that engines and trainers share it as a prefix."""
-  return f"[{task.now[:10]}] {task.instruction}"
+  """The instruction under the task's date, and what programs serve it; the system
+  prompt is one for all tasks, so that engines and trainers share it as a prefix."""
+  guide = services.guide(task)
+  return f"[{task.now[:10]}] {task.instruction}" + (guide and f"\n\n{guide}")
 
 
 class _Infra(Exception):
@@ -51,6 +54,7 @@ class Claw(Harness):
 
   name = "claw"
   needs_model = True
+  provides = frozenset({*tools.TOOLS, *SERVICES})
 
   async def run(self, attempt: HarnessContext) -> HarnessResult:
     messages = [
@@ -104,6 +108,7 @@ async def _execute(
       str(function.get("name")),
       function.get("arguments") or "{}",
       seconds=min(seconds, tools.EXEC_SECONDS),
+      offered=tools.offered(attempt.task.requires),
   )
   return {"role": "tool", "tool_call_id": call.get("id", ""), "content": text}
 
@@ -117,7 +122,7 @@ async def _ask(
   body = {
       "model": attempt.model,
       "messages": messages,
-      "tools": tools.compact_schemas(),
+      "tools": tools.compact_schemas(tools.offered(attempt.task.requires)),
   }
   wait = 0.0
   cause = ""

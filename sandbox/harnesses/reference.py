@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 
+from clawgym_jax.contracts.services import SERVICES
 from sandbox import tools
 from sandbox.harnesses.base import Harness, HarnessContext, HarnessResult
 
@@ -15,6 +16,7 @@ class Oracle(Harness):
   """Replays `solution/calls.json` through the tools, as a model would call them."""
 
   name = "oracle"
+  provides = frozenset({*tools.TOOLS, *SERVICES})
 
   async def run(self, attempt: HarnessContext) -> HarnessResult:
     task = attempt.task
@@ -26,7 +28,12 @@ class Oracle(Harness):
           "function": {"name": call.name, "arguments": json.dumps(call.arguments)},
       }
       transcript.append({"role": "assistant", "content": "", "tool_calls": [made]})
-      result = await tools.execute(attempt.sandbox, call.name, call.arguments)
+      result = await tools.execute(
+          attempt.sandbox,
+          call.name,
+          call.arguments,
+          offered=tools.offered(task.requires),
+      )
       transcript.append(
           {"role": "tool", "tool_call_id": made["id"], "content": result}
       )

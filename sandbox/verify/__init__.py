@@ -1,8 +1,12 @@
 """Judging an attempt: the task's checks, in a fresh sandbox, on a copy.
 
-See `verify.verify`; the outcome is scored, or unscored with its cause.
+`verify` judges one state, `verify_many` and `Verifier` many of one task,
+`verify_clawgym` by a reward package of ClawGym. The outcome is scored, or
+unscored with its cause.
 """
 
-from sandbox.verify.checks import verify
+from sandbox.verify.checks import State, verify
+from sandbox.verify.clawgym import verify_clawgym
+from sandbox.verify.many import Verifier, verify_many
 
-__all__ = ["verify"]
+__all__ = ["State", "Verifier", "verify", "verify_clawgym", "verify_many"]

@@ -7,33 +7,61 @@ anything but finite numbers in [0, 1] makes the attempt unscored with a cause,
 never a score. What the agent left can kill the checks or hold them up (a script
 that they run, a huge file): where that happens twice, and the checks do judge
 the untouched workspace, it is the agent's doing and scores 0.
+
+Scoring has a clock of its own: the checks' seconds count from when they start,
+whatever the attempt or the start of this sandbox took.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from clawgym_jax.contracts.task import Task
 from clawgym_jax.contracts.trajectory import Outcome, scored, unscored
-from sandbox.backends import Bounds, SandboxError, SandboxLost, open_sandbox
+from sandbox.backends import Bounds, Sandbox, SandboxError, SandboxLost, open_sandbox
 from sandbox.backends.base import gather, pack
 
 CHECK_SECONDS = 20.0
 
-_RUNNER = Path(__file__).with_name("runner.py").read_bytes()
+_PROGRAMS = {
+    name: Path(__file__).with_name(name).read_bytes()
+    for name in ("runner.py", "resident.py")
+}
 _AGENT = Bounds()
 _BOUNDS = Bounds(disk=4 * _AGENT.disk, inodes=4 * _AGENT.inodes)
+_STAGING_SECONDS = 120.0  # of a verifier sandbox's life, beside the checks' own
+
+Graded = tuple[float, dict[str, float]]  # the score, and the values behind it
 
 
-class _CheckError(Exception):
+@dataclass(frozen=True)
+class State:
+  """What an attempt left for its checks.
+
+  Attributes:
+    snapshot: the workspace, see `Sandbox.snapshot`.
+    transcript: OpenAI messages.
+    reports: what the services said, see `Sandbox.reports`.
+  """
+
+  snapshot: bytes
+  final_message: str = ""
+  transcript: Sequence[dict[str, Any]] = ()
+  reports: Sequence[dict[str, Any]] = ()
+
+
+class CheckError(Exception):
   """The checks gave no sound result."""
 
 
-class _Ended(_CheckError):
+class ChecksEnded(CheckError):
   """They were killed or ran out of time."""
 
 
@@ -41,94 +69,136 @@ async def verify(
     task: Task,
     snapshot: bytes,
     final_message: str,
-    transcript: list[dict[str, Any]],
+    transcript: Sequence[dict[str, Any]],
     *,
+    reports: Sequence[dict[str, Any]] = (),
     backend: str = "bubblewrap",
     run_id: str = "verify",
     seconds: float = CHECK_SECONDS,
 ) -> Outcome:
-  """Scores a workspace (a tar, see `Sandbox.snapshot`) by the task's checks.
+  """Scores a workspace by the task's checks; `reports` are for those that ask.
 
   `code` is the mean of what `grade` gives, weighted by `task.check_weights`
   (1 where it names none).
   """
 
-  async def grade(state: bytes, message: str, messages: list[Any]) -> dict[str, float]:
-    return await _grade(task, state, message, messages, backend, run_id, seconds)
+  async def grade(state: State) -> Graded:
+    checks = await _grade(task, state, backend, run_id, seconds)
+    return weighted(task, checks), checks
 
+  return await judge(
+      grade,
+      State(snapshot, final_message, transcript, reports),
+      lambda: State(pack(gather(task.workspace))),
+  )
+
+
+async def judge(
+    grade: Callable[[State], Awaitable[Graded]],
+    state: State,
+    untouched: Callable[[], State] | None,
+) -> Outcome:
+  """The outcome of `state` by `grade`; the one place where that is decided.
+
+  Where the checks end without a result for `state`, twice, and not for the
+  untouched workspace, the agent did it and scores 0.
+  """
   try:
     try:
-      checks = await grade(snapshot, final_message, transcript)
-    except _Ended as error:
-      await grade(pack(gather(task.workspace)), "", [])
+      score, checks = await grade(state)
+    except ChecksEnded as error:
+      if untouched is None:
+        raise
+      await grade(untouched())
       try:
-        checks = await grade(snapshot, final_message, transcript)
-      except _Ended:
+        score, checks = await grade(state)
+      except ChecksEnded:
         return scored(0.0, cause=f"checks_ended: {error}")
-    return scored(_weighted(task, checks), checks)
-  except _CheckError as error:
+    return scored(score, checks)
+  except CheckError as error:
     return unscored(f"check_error: {error}")
   except (SandboxLost, SandboxError) as error:
     return unscored(f"verifier_lost: {error}")
 
 
-async def _grade(
-    task: Task,
-    snapshot: bytes,
-    final_message: str,
-    transcript: list[dict[str, Any]],
-    backend: str,
-    run_id: str,
-    seconds: float,
-) -> dict[str, float]:
-  """What `grade` gives in a fresh sandbox; `_CheckError` if nothing sound."""
-  sandbox = open_sandbox(
-      backend,
-      bounds=_BOUNDS,
-      run_id=run_id,
-      now=task.now,
-      folders=("/checks", "/verify"),
+def open_verifier(
+    backend: str, run_id: str, now: str, folders: tuple[str, ...], seconds: float
+) -> Sandbox:
+  """A sandbox for checks that take at most `seconds` in all; not started."""
+  bounds = dataclasses.replace(_BOUNDS, lifetime_seconds=seconds + _STAGING_SECONDS)
+  return open_sandbox(
+      backend, bounds=bounds, run_id=run_id, now=now, folders=(*folders, "/verify")
   )
+
+
+async def stage(task: Task, sandbox: Sandbox, state: State) -> str:
+  """Puts the checks, the programs and their input in place; gives the nonce."""
+  await sandbox.restore(pack(gather(task.checks)), "/checks")
+  await sandbox.restore(pack(_PROGRAMS), "/verify")
+  return await hand_over(sandbox, state)
+
+
+async def hand_over(sandbox: Sandbox, state: State) -> str:
+  """Puts the workspace and the runner's input in place; gives the nonce."""
   nonce = secrets.token_hex(16)
-  given = {"nonce": nonce, "final_message": final_message, "transcript": transcript}
-  async with sandbox:
+  given = {
+      "nonce": nonce,
+      "final_message": state.final_message,
+      "transcript": list(state.transcript),
+      "reports": list(state.reports),
+  }
+  await sandbox.restore(state.snapshot)
+  await sandbox.restore(pack({"input.json": json.dumps(given).encode()}), "/verify")
+  return nonce
+
+
+async def _grade(
+    task: Task, state: State, backend: str, run_id: str, seconds: float
+) -> dict[str, float]:
+  """What `grade` gives in a fresh sandbox; `CheckError` if nothing sound."""
+  async with open_verifier(backend, run_id, task.now, ("/checks",), seconds) as sandbox:
     await sandbox.start()
-    await sandbox.restore(snapshot)
-    await sandbox.restore(pack(gather(task.checks)), "/checks")
-    await sandbox.restore(
-        pack({"runner.py": _RUNNER, "input.json": json.dumps(given).encode()}),
-        "/verify",
-    )
+    nonce = await stage(task, sandbox, state)
     result = await sandbox.exec("exec python3 -I /verify/runner.py", seconds)
   if result.timed_out:
-    raise _Ended(f"no result within {seconds:g} s")
-  return _parse(result.output, nonce, result.exit_code)
+    raise ChecksEnded(f"no result within {seconds:g} s")
+  return sound(said(result.output, nonce, result.exit_code))
 
 
-def _parse(output: str, nonce: str, exit_code: int) -> dict[str, float]:
+def said(output: str, nonce: str, exit_code: int) -> dict[str, Any]:
+  """What the runner said: the one line that starts with the nonce."""
   lines = [line for line in output.splitlines() if line.startswith(nonce + " ")]
   if len(lines) != 1:
-    kind = _Ended if exit_code > 128 else _CheckError
+    kind = ChecksEnded if exit_code > 128 else CheckError
     raise kind(f"the checks ended without a result (exit code {exit_code})")
-  result = json.loads(lines[0].removeprefix(nonce))
+  try:
+    return json.loads(lines[0].removeprefix(nonce))
+  except ValueError:
+    raise CheckError("the checks' result was too long to get through") from None
+
+
+def sound(result: dict[str, Any]) -> dict[str, float]:
+  """The values in a runner's result; `CheckError` unless all are in [0, 1]."""
   if "error" in result:
-    raise _CheckError(result["error"])
-  checks = result["checks"]
-  if not checks:
-    raise _CheckError("grade gave no checks")
+    raise CheckError(result["error"])
+  checks = result.get("checks")
+  if not checks or not isinstance(checks, dict):
+    raise CheckError("grade gave no checks")
   for name, value in checks.items():
-    if not math.isfinite(value) or not 0.0 <= value <= 1.0:
-      raise _CheckError(f"{name} = {value} is not in [0, 1]")
+    number = isinstance(value, (int, float)) and math.isfinite(value)
+    if not number or not 0.0 <= value <= 1.0:
+      raise CheckError(f"{name} = {value} is not in [0, 1]")
   return checks
 
 
-def _weighted(task: Task, checks: dict[str, float]) -> float:
+def weighted(task: Task, checks: dict[str, float]) -> float:
+  """Their mean, by the task's weights."""
   missing = sorted(task.check_weights.keys() - checks.keys())
   if missing:
-    raise _CheckError(f"grade gave no {', '.join(missing)}, which has a weight")
+    raise CheckError(f"grade gave no {', '.join(missing)}, which has a weight")
   weights = {name: task.check_weights.get(name, 1.0) for name in checks}
   total = sum(weights.values())
   if not total > 0 or min(weights.values()) < 0:
-    raise _CheckError("the check weights are negative or sum to 0")
+    raise CheckError("the check weights are negative or sum to 0")
   mean = sum(weights[name] * value for name, value in checks.items()) / total
   return min(1.0, max(0.0, mean))  # rounding alone can leave [0, 1]

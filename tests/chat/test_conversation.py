@@ -439,3 +439,15 @@ def test_a_window_is_seen_before_a_conversation_reaches_it():
   appending.check(tokenizer, kind, 10, {})
   with pytest.raises(NotAppendOnly, match="the system message differently"):
     appending.check(tokenizer, kind, 299, {})
+
+
+def test_what_can_not_be_encoded_is_a_record_error(tokenizer):
+  deep = 1
+  for _ in range(2000):
+    deep = {"a": deep}
+  tool = {"type": "function", "function": {"name": "f", "parameters": deep}}
+  asked = [{"role": "user", "content": "x"}]
+  with pytest.raises(RecordError, match="nested too deeply"):
+    prompt_ids(tokenizer, asked, [tool])
+  with pytest.raises(RecordError, match="half of a character"):
+    prompt_ids(tokenizer, [{"role": "user", "content": "\ud800"}], None)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from clawgym_jax.chat import vocabulary
 from clawgym_jax.chat.response import (
     StreamParser,
     detect_format,
@@ -379,7 +380,9 @@ def test_time_is_linear_in_the_text():
     assert seconds(text, format, step) < 5.0, (text[:40], format)
 
 
-def test_the_guide_runs():
+def test_the_guide_runs(tmp_path, monkeypatch):
+  vocabulary.train(["You tidy files."], 300).save(tmp_path / "models" / "base")
+  monkeypatch.chdir(tmp_path)
   guide = (Path(__file__).parents[2] / "docs" / "chat.md").read_text()
   blocks = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
   assert blocks

@@ -58,6 +58,16 @@ def test_what_a_template_refuses_is_a_record_error():
     ChatTemplate("").render([{"role": "<|im_end|>", "content": ""}])
   with pytest.raises(RecordError, match="only text"):
     ChatTemplate("").render([{"role": "user", "content": [{"type": "image"}]}])
+  flat = {"name": "read", "arguments": {}}
+  for message, why in (
+      ("hello", "no object"),
+      ({"role": "user", "content": ["hello"]}, "only text"),
+      ({"role": "user", "content": [{"type": "text"}]}, "only text"),
+      ({"role": "assistant", "tool_calls": flat}, "no list"),
+      ({"role": "assistant", "tool_calls": [flat]}, "tool call is no .*'read'"),
+  ):
+    with pytest.raises(RecordError, match=why):
+      ChatTemplate("").render([message])
 
 
 AGAIN = (
@@ -110,6 +120,12 @@ ENDLESS = {
   "long path": AGAIN.format("{% set k = s[:9999] | list | map(attribute='0.' * 99) | list %}"),
   "many fields": AGAIN.format("{{ ('{0}' * 9999).format(s) }}"),
   "many %": AGAIN.format("{{ ('%(a)s' * 9999) % {'a': s} }}"),
+  "separators": AGAIN.format("{{ l | tojson(separators=(s, s)) }}"),
+  "indent of levels": "{% set ns = namespace(l=[]) %}{% for i in range(300) %}"
+  "{% set ns.l = [ns.l, 1] %}{% endfor %}{{ ns.l | tojson(indent='a' * 500000) }}",
+  "indent of any lines": "{% set s = '\\r' * 500000 %}{{ s | indent(s, true, true) }}",
+  "join by a list": AGAIN.format("{{ l | join(l) }}"),
+  "replace by name": AGAIN.format("{{ s | replace(new=s, old='a') }}"),
   "numbers": "{% set ns = namespace(n=99999) %}{% for i in range(99) %}"
   "{% set ns.n = ns.n * ns.n %}{% endfor %}",
 }  # fmt: skip
@@ -142,6 +158,7 @@ FORBIDDEN = (
   "{{ '%*d' | format(1000000000, 3) }}",
   "{{ '{:1000000000}'.format(3) }}",
   "{{ strftime_now('%1000000000d') }}",
+  "{% autoescape true %}{{ '&' | replace(';' | safe, 'x') }}{% endautoescape %}",
 )  # fmt: skip
 
 
@@ -153,7 +170,7 @@ def test_files_and_tricks_are_a_named_error(source):
 
 def test_what_is_no_template_is_a_named_error():
   for source in ("{% for %}", "{{ " + "(" * 9999, "{{ x | urlize }}", "{{ x | unique }}",
-                 "x" * 2_000_000):
+                 "x" * 2_000_000, "{{ " + "1" * 5000 + " }}"):
     with pytest.raises(UserError, match="can't be read|no template"):
       ChatTemplate(source)
 

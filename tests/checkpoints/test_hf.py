@@ -97,6 +97,9 @@ def test_replaces_a_model_but_nothing_else(tmp_path, tokenizer):
   (tmp_path / "work" / "notes.txt").write_text("mine")
   with pytest.raises(UserError, match="not a model"):
     hf.save(tmp_path / "work", model, tokenizer)
+  (tmp_path / "work" / "config.json").write_text('{"port": 80}')  # a program's own
+  with pytest.raises(UserError, match="not a model"):
+    hf.save(tmp_path / "work", model, tokenizer)
 
 
 @pytest.mark.parametrize("fault", ["truncated", "missing", "other", "config"])

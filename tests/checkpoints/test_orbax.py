@@ -15,7 +15,7 @@ import optax
 import pytest
 from flax import nnx
 
-from clawgym_jax.checkpoints import hf
+from clawgym_jax.checkpoints import hf, state
 from clawgym_jax.checkpoints.orbax import Checkpoints, TrainState
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.models import create
@@ -161,6 +161,12 @@ def test_convert_command(tmp_path, tokenizer, logits):
   assert json.loads(done.stdout.splitlines()[-1])["layers"] == 2
   again, _ = hf.load(tmp_path / "out")
   np.testing.assert_array_equal(logits(model, TOKENS), logits(again, TOKENS))
+  (tmp_path / "start" / "config.json").write_text('{"vocab_size": 7}')
+  with pytest.raises(UserError, match="has 7: give the model"):
+    state.read(Checkpoints(tmp_path / "run"), tmp_path / "start")
+  (tmp_path / "start" / "tokenizer.json").unlink()  # the chat template is left
+  with pytest.raises(UserError, match="no tokenizer's files"):
+    state.read(Checkpoints(tmp_path / "run"), tmp_path / "start")
   done = subprocess.run(
       [*command, f"--from={tmp_path}/none", f"--to={tmp_path}/x"],
       capture_output=True,

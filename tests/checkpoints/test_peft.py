@@ -136,6 +136,8 @@ def change_config(directory, **change) -> None:
         ({"r": 4}, "another rank"),
         ({"lora_alpha": None}, "no number lora_alpha"),
         ({"lora_alpha": "6"}, "no number lora_alpha"),
+        ({"lora_alpha": 10**400}, "no number lora_alpha"),
+        ({"r": [8]}, r"the rank r \[8\]"),
         ({"init_lora_weights": "pissa"}, "init_lora_weights 'pissa'"),
         ({"init_lora_weights": "pissa_niter_4"}, "init_lora_weights"),
         ({"init_lora_weights": "olora"}, "init_lora_weights 'olora'"),

@@ -112,6 +112,9 @@ FAULTS = {
     "overlap": lambda path: lie(path, lambda h: h["half"].update(data_offsets=[0, 14])),
     "shape": lambda path: lie(path, lambda h: h["half"].update(shape=[8])),
     "negative": lambda path: lie(path, lambda h: h["single"].update(shape=[-4, -3])),
+    "fractions": lambda path: lie(
+        path, lambda h: h["half"].update(shape=[float(n) for n in h["half"]["shape"]])
+    ),
     "type": lambda path: lie(path, lambda h: h["half"].update(dtype="Q4")),
     "no offsets": lambda path: lie(path, lambda h: h["half"].pop("data_offsets")),
     "missing": lambda path: path.unlink(),

@@ -20,5 +20,10 @@ def test_a_folder_is_loaded_and_anything_else_refused(tmp_path, tokenizer):
       take(str(tmp_path), flag="--x", also=("tiny",))
   with pytest.raises(UserError, match="--x=nowhere does not exist"):
     source.load("nowhere", flag="--x")
+  with pytest.raises(UserError, match="hf download Owner/a-model-1.5B --local"):
+    source.load("Owner/a-model-1.5B", flag="--x")
+  (tmp_path / "adapter_config.json").write_text("{}")
+  with pytest.raises(UserError, match="--x=.* is a LoRA adapter: merge it"):
+    source.load(str(tmp_path), flag="--x")
   with pytest.raises(UserError, match="pip install"):
     source.load("package:no-such-model", flag="--x")

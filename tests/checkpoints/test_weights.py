@@ -66,6 +66,11 @@ FAULTS = {
     "many chunks": lambda array: about(array / ".zarray", chunks=[50]),
     "compressed": lambda array: about(array / ".zarray", compressor={"id": "zstd"}),
     "type": lambda array: about(array / ".zarray", dtype="<q9"),
+    "objects": lambda array: about(array / ".zarray", dtype="|O"),
+    "other order of bytes": lambda array: about(array / ".zarray", dtype=">f4"),
+    "fractions": lambda array: about(array / ".zarray", shape=[100.0], chunks=[100.0]),
+    "filtered": lambda array: about(array / ".zarray", filters=[{"id": "delta"}]),
+    "nested": lambda array: (array / ".zarray").write_text("[" * 100_000),
 }
 
 

@@ -31,3 +31,11 @@ def test_numbers_beyond_pythons_limit_are_refused():
   with pytest.raises(ValueError):
     json_text.parse("1" * 10_000)
   assert json.loads("1" * 100)
+
+
+def test_what_can_be_recorded():
+  deep = lambda depth: json_text.parse("[" * depth + "]" * depth)
+  fine = ["x", None, {}, {"a": [1, {"b": 2.5}]}, STRANGE, [[]] * 10_000, deep(100)]
+  assert all(json_text.recordable(value) for value in fine)
+  bad = [{"a": [json_text.parse("NaN")]}, [1e999], deep(101), {"a": deep(900)}]
+  assert not any(json_text.recordable(value) for value in bad)

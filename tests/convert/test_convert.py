@@ -133,6 +133,22 @@ FAULTS = {
         lambda d: edit(d / "config.json", num_hidden_layers=2),
         "has a tensor model.layers.2",
     ),
+    "no JSON number": (
+        lambda d: edit(d / "config.json", own=float("nan")),
+        "config.json is damaged",
+    ),
+    "another kind": (
+        lambda d: edit(d / "config.json", rope_parameters=[1]),
+        "config.json has a setting of another kind",
+    ),
+    "a billion layers": (
+        lambda d: edit(d / "config.json", num_hidden_layers=10**9),
+        "num_hidden_layers 1000000000: it must be 1000 at most",
+    ),
+    "no fractions": (
+        lambda d: shard(d).write_bytes(shard(d).read_bytes().replace(b'"F32"', b'"I32"')),
+        "holds int32, no fractions",
+    ),
     "quantised": (
         lambda d: edit(d / "config.json", quantization_config={"quant_method": "fp8"}),
         "quantization_config",
@@ -168,6 +184,25 @@ def test_a_target_that_is_in_the_way_is_refused(tmp_path, tokenizer):
     assert text.startswith("error: ") and expected in text
   assert bytes_of(tmp_path / "a") == before
   assert (tmp_path / "work" / "notes.txt").read_text() == "mine"
+
+
+def test_a_flag_that_would_do_nothing_is_refused(tmp_path, tokenizer):
+  """And a target is called replaced only where it is."""
+  hf.save(tmp_path / "a", create.tiny_qwen3(tokenizer.vocab_size), tokenizer)
+  hf.save(tmp_path / "b", create.tiny_qwen3(tokenizer.vocab_size), tokenizer)
+  for flag in ("tokenizer", "corpus"):
+    given = {flag: tmp_path / "c"}
+    text = convert(False, source=tmp_path / "a", target=tmp_path / "b", **given)
+    assert text.startswith(f"error: --{flag} is for ")
+
+
+def test_names_that_no_folder_has_are_refused(tmp_path, tokenizer):
+  hf.save(tmp_path / "a", create.tiny_qwen3(tokenizer.vocab_size), tokenizer)
+  text = convert(False, source=tmp_path / "a", target=tmp_path / ("b" * 245))
+  assert "Traceback" not in text and "give a shorter path" in text
+  text = convert(False, source="package:", target=tmp_path / "b")
+  assert "Traceback" not in text and "is not installed" in text
+  assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 def test_a_link_to_a_folder_is_a_name_of_it(tmp_path, tokenizer):

@@ -125,7 +125,7 @@ def test_two_audits_at_once_are_refused(tmp_path):
   assert "another audit is writing" in refused.stderr
 
 
-@pytest.mark.parametrize("place", ["open_sandbox", "load_task", "verify"])
+@pytest.mark.parametrize("place", ["open_sandbox", "load_task", "Verifier"])
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOSPC, errno.EAGAIN])
 def test_a_host_without_means_decides_nothing(tmp_path, monkeypatch, place, code):
   sound = _make(tmp_path, "sound")
@@ -142,7 +142,7 @@ def test_a_host_without_means_decides_nothing(tmp_path, monkeypatch, place, code
 def test_a_fault_of_our_own_ends_the_audit(tmp_path, monkeypatch):
   sound = _make(tmp_path, "sound")
 
-  async def fail(_task):
+  async def fail(*_):
     raise TypeError("ours")
 
   monkeypatch.setattr(audit, "judge", fail)
@@ -163,6 +163,14 @@ def test_every_kind_of_result_is_spoiled(tmp_path):
   for damaged in (b"\x1f\x8b nothing", b"SQLite format 3\0 nothing"):
     assert mutation.spoil(damaged) != damaged
   assert mutation.spoil(b"7\n") == b"2\n"
+
+
+def test_it_runs_in_the_backend_that_is_asked_for(tmp_path, monkeypatch):
+  monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody")
+  _make(tmp_path / "tasks", "sound")
+  refused = _audit(tmp_path / "tasks", "--backend=docker")
+  assert refused.returncode == 1
+  assert f"no docker daemon answers at unix://{tmp_path}/nobody" in refused.stderr
 
 
 def test_an_empty_folder_and_an_absent_one_are_errors(tmp_path):

@@ -8,16 +8,18 @@ import pytest
 
 from tests.conftest import ROOT
 
-SYSTEM = ("sh", "cat", "sha256sum", "id", "dirname", "mkdir", "cp", "chmod")
+SYSTEM = ("sh", "cat", "sha256sum", "dirname", "mkdir", "cp", "chmod")
 PYTHON = """#!/bin/sh
 case "$*" in
   *sys.exit*) exit $OLD_PYTHON ;;
   *"-m venv"*) mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
   *"-m pip"*) echo "$*" >> pip.log; case "$*" in *$PIP_FAILS*) exit 1 ;; esac ;;
   *version*) echo "3 11" ;;
+  *sandbox.backends.build*) echo "$*" >> build.log ;;
 esac
 """
 TOOL = "#!/bin/sh\nexit 0\n"
+COMPILER = '#!/bin/sh\necho "$0"\n'  # says that its libc.a is there
 APT = '#!/bin/sh\necho "$*" >> apt.log\n'
 
 
@@ -35,6 +37,8 @@ class Machine:
     for name in SYSTEM:
       (self.bin / name).symlink_to(shutil.which(name))
     self.has("python3", PYTHON)
+    self.has("cc", COMPILER)
+    self.has("id", "#!/bin/sh\necho 1000\n")
 
   def has(self, name, script=TOOL):
     (self.bin / name).write_text(script)
@@ -103,6 +107,16 @@ def test_bubblewrap_is_installed_where_it_may_be(machine):
   assert machine.log("apt") == ["install -qq -y bubblewrap"]
 
 
+def test_a_compiler_is_installed_and_the_server_built(machine):
+  machine.has("bwrap")
+  machine.has("cc", "#!/bin/sh\necho libc.a\n")  # a compiler without its libc
+  machine.has("apt-get", APT)
+  machine.has("sudo", '#!/bin/sh\nshift\nexec "$@"\n')
+  assert machine.install().returncode == 0
+  assert machine.log("apt") == ["install -qq -y gcc libc6-dev"]
+  assert machine.log("build") == ["-m sandbox.backends.build"]
+
+
 def test_tests_need_a_browser_too(machine):
   machine.has("bwrap")
   machine.has("apt-get", APT)
@@ -111,3 +125,13 @@ def test_tests_need_a_browser_too(machine):
   assert machine.log("apt") == ["install -qq -y chromium chromium-driver"]
   assert any("-r requirements-test.txt" in line for line in machine.log("pip"))
   assert any("torch==" in line for line in machine.log("pip"))
+
+
+@pytest.mark.parametrize("dockerd", [False, True])
+def test_the_tests_of_root_need_a_docker_daemon_too(machine, dockerd):
+  machine.has("id", "#!/bin/sh\necho 0\n")
+  for tool in ("bwrap", "chromium", "chromedriver", *["dockerd"] * dockerd):
+    machine.has(tool)
+  machine.has("apt-get", APT)
+  assert machine.install("test").returncode == 0
+  assert machine.log("apt") == ([] if dockerd else ["install -qq -y docker.io"])

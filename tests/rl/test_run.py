@@ -92,6 +92,13 @@ def test_two_steps_with_real_sandboxes(tasks, tmp_path):
 
 
 @pytest.mark.slow
+def test_rollouts_use_the_backend_that_is_asked_for(tasks, tmp_path):
+  refused = run(tasks, tmp_path / "out", "--config.rollouts.backend=nowhere")
+  assert refused.returncode == 1
+  assert "there is no backend 'nowhere'" in refused.stderr
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]

@@ -10,6 +10,7 @@ import pytest
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.task import Limits
 from sandbox import harnesses
+from sandbox.backends import Bounds
 from sandbox.fleet import attempt_task, grade_with
 from sandbox.harnesses import claw
 from sandbox.harnesses.adversaries import named_paths
@@ -160,3 +161,33 @@ def test_harnesses_by_name():
     harnesses.load("openclaw")
   with pytest.raises(UserError, match="did you mean 'oracle'"):
     harnesses.load("oracel")
+
+
+class Weighed(harnesses.Harness):
+  """Says what memory a process of its sandbox may have."""
+
+  name = "weighed"
+
+  async def run(self, attempt):
+    said = await attempt.sandbox.exec("ulimit -d", 10)
+    return harnesses.HarnessResult(said.output.strip())
+
+
+class Heavy(Weighed):
+  """One that needs more than a task's commands, as if it ran inside."""
+
+  bounds = Bounds(memory=1536 << 20)
+
+
+def test_a_harness_says_what_its_sandbox_may_take(tmp_path):
+  check = """
+import resource
+def grade(workspace, final_message, transcript):
+  bound = resource.getrlimit(resource.RLIMIT_DATA)[0]
+  return {"checks_have_their_own": float(bound == 1 << 30)}
+"""
+  task = make_task(tmp_path / "t", check)
+  for harness in (Weighed(), Heavy()):
+    result = asyncio.run(attempt_task(task, harness))
+    assert int(result.final_message) << 10 == harness.bounds.memory
+    assert result.outcome.score == 1.0, result.outcome

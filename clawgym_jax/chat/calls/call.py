@@ -141,15 +141,20 @@ def make(name: Any, arguments: Any, said_id: str | None = None) -> Call:
   """A checked call; `Unclear` if it names no tool or has no object of arguments."""
   if not isinstance(name, str) or not name.strip():
     raise Unclear("a call needs the name of a tool, a string")
+  half = Unclear("a \\u escape in the call is half of a character")
+  try:
+    name.encode()
+  except UnicodeEncodeError:
+    raise half from None
   if not isinstance(arguments, dict):
     raise Unclear(f"the arguments of {name} must be a JSON object")
   if _deeper(arguments, MAX_DEPTH):
     raise Unclear(f"the arguments of {name} are nested too deeply")
   try:
     text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
-    (name + text).encode()
+    text.encode()
   except UnicodeEncodeError:
-    raise Unclear("a \\u escape in the call is half of a character") from None
+    raise half from None
   except ValueError:
     raise Unclear(f"the arguments of {name} hold a number that is not finite") from None
   return Call(name, text, said_id)

@@ -1,0 +1,90 @@
+"""A small task that needs the web, the calendar and the outbox, and two solutions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from clawgym_jax.contracts.task import SolutionCall, Task, save_task
+
+URL = "https://library.example.com/hours"
+CHECK = """
+def grade(workspace, final_message, transcript, services):
+  sent = [r["data"] for r in services if r["service"] == "outbox"]
+  added = [r["data"]["event"] for r in services
+           if r["service"] == "calendar" and r["data"]["action"] == "add"]
+  return {
+      "sent_once": float(len(sent) == 1),
+      "sent": float(any(m["to"] == ["ada@example.com"] and "10:30" in m["body"]
+                        for m in sent)),
+      "added": float([e["start"] for e in added] == ["2026-01-06T10:30"]),
+  }
+"""
+BODY = "The library opens at 10:30."
+
+BY_TOOLS = [
+    SolutionCall("web_search", {"query": "library opening hours"}),
+    SolutionCall("web_fetch", {"url": URL}),
+    SolutionCall(
+        "exec", {"command": "calendar add --title=Library --start=2026-01-06T10:30"}
+    ),
+    SolutionCall(
+        "message",
+        {
+            "action": "send",
+            "channel": "email",
+            "target": "ada@example.com",
+            "message": BODY,
+        },
+    ),
+]
+BY_SHELL = [
+    SolutionCall("exec", {"command": command})
+    for command in (
+        "websearch library opening hours && calendar list",
+        f"webfetch {URL} | tee page.md",
+        "calendar add --title=Library --start=2026-01-06T10:30",
+        f"outbox send --to=ada@example.com --body='{BODY}'",
+    )
+]
+
+
+def make_task(
+    directory: Path, calls: list[SolutionCall] = BY_TOOLS, check: str = CHECK
+) -> Task:
+  """Writes the task, with this reference solution, to `directory`."""
+  pages = [
+      {
+          "url": URL,
+          "html": "<h1>Library</h1><p>Opening hours: we open at <b>10:30</b>.",
+      },
+      {"url": "https://zoo.example.com/", "text": "# Zoo\n\nOpening hours: 9:00."},
+  ]
+  event = {
+      "id": "e1",
+      "title": "Gym",
+      "start": "2026-01-06T08:00",
+      "end": "2026-01-06T09:00",
+  }
+  task = Task(
+      id=directory.name,
+      instruction="Tell Ada by email when the library opens, and put it into my"
+      " calendar for tomorrow.",
+      family="errand",
+      split="train",
+      category="communication",
+      operations=("search", "send"),
+      requires=("web", "calendar", "outbox"),
+  )
+  return save_task(
+      directory,
+      task,
+      workspace={"note.txt": b"Ada: ada@example.com\n"},
+      checks={"check.py": check.encode()},
+      calls=calls,
+      final_message="Ada knows.",
+      services={
+          "web.jsonl": "\n".join(map(json.dumps, pages)).encode(),
+          "calendar.json": json.dumps([event]).encode(),
+      },
+  )

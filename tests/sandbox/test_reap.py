@@ -1,0 +1,156 @@
+"""kill -9 of a controller at a random moment: `reap` leaves nothing of it, and
+another run on the same host is untouched."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+
+import pytest
+
+from sandbox.backends import cgroups, labels
+from sandbox.backends.labels import Label, labelled
+from sandbox.reap import reap
+
+ALIVE = 64
+MARK = "86399.25"  # seconds that only these sandboxes sleep
+
+CONTROLLER = f"""
+import asyncio, random, socket, sys
+from sandbox.backends import labels, open_sandbox
+count = int(sys.argv[1])
+async def one(limit):
+  async with limit:
+    box = open_sandbox(run_id=sys.argv[2])
+    await box.start({{"a": b"1"}})
+    await box.exec("setsid sleep {MARK} > /dev/null 2>&1 &")
+    return box
+async def main():
+  folder = labels.run_directory(sys.argv[2])
+  with socket.socket(socket.AF_UNIX) as listener:
+    listener.bind(str(folder / "gateway"))
+    limit = asyncio.Semaphore(8)
+    boxes = await asyncio.gather(*(one(limit) for _ in range(count)))
+    print("alive", flush=True)
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    await loop.connect_read_pipe(lambda: protocol, sys.stdin)
+    async def churn(i):
+      while count > 8:
+        await boxes[i].stop()
+        boxes[i] = await one(limit)
+    work = [asyncio.create_task(churn(i)) for i in range(count)]
+    while await reader.readline():
+      results = [await box.exec("cat a") for box in boxes]
+      print(*(result.output for result in results), flush=True)
+    for task in work: task.cancel()
+    for box in boxes: await box.stop()
+  (folder / "gateway").unlink(); folder.rmdir()
+asyncio.run(main())
+"""
+
+
+def control(count, run_id):
+  process = subprocess.Popen(
+      [sys.executable, "-c", CONTROLLER, str(count), run_id],
+      stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+      env={**os.environ, "PYTHONPATH": os.getcwd()},
+  )  # fmt: skip
+  assert process.stdout.readline() == "alive\n"
+  return process
+
+
+def left_of(pid):
+  """What there is of the controller `pid`: processes, cgroups and directories."""
+  found = [f"process {p}" for p, mark in labelled().items() if mark.pid == pid]
+  for folder, name in cgroups.left():
+    if (Label.parse(name) or Label("", "", 0, 0, 0)).pid == pid:
+      found.append(folder)
+  for name in os.listdir(tempfile.gettempdir()):
+    if (Label.parse(name) or Label("", "", 0, 0, 0)).pid == pid:
+      found.append(name)
+  return found
+
+
+def sleepers():
+  """Processes of any sandbox of this test, labelled or not; the dying do not count."""
+  found = []
+  for name in filter(str.isdigit, os.listdir("/proc")):
+    try:
+      with open(f"/proc/{name}/cmdline", "rb") as file:
+        line = file.read()
+    except OSError:
+      continue
+    if line == f"sleep\0{MARK}\0".encode():
+      found.append(int(name))
+  return found
+
+
+def mounts():
+  with open("/proc/self/mounts") as file:
+    return [line for line in file if labels.PREFIX in line or "/workspace" in line]
+
+
+def kill_and_reap(rounds):
+  other = control(2, "other")
+  try:
+    end = time.monotonic() + 10
+    while len(undisturbed := sorted(sleepers())) < 2:
+      assert time.monotonic() < end
+      time.sleep(0.01)
+    before = mounts()
+    theirs = sorted(left_of(other.pid))
+    for _ in range(rounds):
+      dead = control(ALIVE, "dead")
+      time.sleep(random.random() * 0.3)
+      dead.kill()
+      dead.wait()
+      reap()
+      end = time.monotonic() + 10  # for the kernel, to take down what was killed
+      while left_of(dead.pid) or sorted(sleepers()) != undisturbed:
+        assert time.monotonic() < end, left_of(dead.pid) or sleepers()
+        time.sleep(0.01)
+        reap()
+      assert mounts() == before
+      assert sorted(left_of(other.pid)) == theirs
+    other.stdin.write("work\n")
+    other.stdin.flush()
+    assert other.stdout.readline() == "1 1\n"
+    other.stdin.close()
+    assert other.wait(30) == 0
+    assert left_of(other.pid) == [] and sleepers() == []
+  finally:
+    other.kill()
+    other.wait()
+    reap()
+
+
+def test_five_kills():
+  kill_and_reap(5)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_200_kills():
+  kill_and_reap(200)
+
+
+def test_a_directory_is_removed_only_with_its_controller(tmp_path, monkeypatch):
+  monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+  mine = labels.run_directory("run")
+  gone = subprocess.Popen([sys.executable, "-c", ""])
+  gone.wait()
+  dead = tmp_path / mine.name.replace(f":{os.getpid()}:", f":{gone.pid}:")
+  dead.mkdir()
+  (dead / "gateway").write_text("")
+  link = tmp_path / (dead.name + "1")
+  link.symlink_to("/etc")
+  other = tmp_path / dead.name.replace(dead.name.split(":")[2], "42")
+  other.mkdir()
+  assert reap()["directories"] == 1
+  assert sorted(tmp_path.iterdir()) == sorted([mine, link, other])
