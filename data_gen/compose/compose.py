@@ -17,7 +17,7 @@ from data_gen.compose.part import Part, joined
 from data_gen.compose.setting import Setting
 from data_gen.compose.sinks import SINKS, Sink
 from data_gen.compose.surroundings import surroundings
-from data_gen.compose.topics import TOPICS, Topic
+from data_gen.compose.topics import Topic, topic_of
 from data_gen.draft import exec_call, read_call
 
 SCRATCH = "/tmp/rows.json"
@@ -50,7 +50,7 @@ class Graph:
 
 def build(graph: Graph, setting: Setting) -> Part | None:
   """The work of a task, or None where this setting draws nothing sound for it."""
-  topic = setting.rng.choice(sorted(TOPICS.values(), key=lambda t: t.name))
+  topic = topic_of(setting)
   records = _records(graph, setting, topic)
   if records is None:
     return None

@@ -58,8 +58,9 @@ def _letter(draw: Setting) -> tuple[str, str]:
       f"letter-{writer.split()[-1].lower()}.txt",
       f"{draw.company}\n{draw.city}, {day.isoformat()}\n\n"
       f"Dear {draw.pool('client')},\n\nthank you for your call about"
-      f" {draw.pool('about_customer')}. It was {draw.pool('note_work')} {draw.pool('about_work')}, and"
-      f" {draw.rng.choice(draw.colleagues)} has your number.\n\n"
+      f" {draw.pool('about_customer')}. It was {draw.pool('note_work')}"
+      f" {draw.pool('about_work')}, and {draw.rng.choice(draw.colleagues)} has your"
+      " number.\n\n"
       f"Kind regards\n{writer}\n",
   )
 

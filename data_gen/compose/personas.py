@@ -1,8 +1,9 @@
 """Who asks: a person of the world with a trade, tools, ways and a way of writing.
 
 A setting has one persona, the same whenever it is asked for and over all
-records; name, employer and city are those of the world, and the locale is
-that of the city. Nothing of a persona changes what a request wants.
+records. Name, employer and city are those of the world, the locale is that of
+the city, trade and intent are those of the topic's scenario. Nothing of a
+persona changes what a request wants.
 """
 
 from __future__ import annotations
@@ -12,10 +13,23 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from data_gen.compose.setting import Setting
+from data_gen.compose.topics import Topic, topic_of
 from data_gen.pools import POOLS
 
 STYLES = ("terse", "chatty", "bulleted", "formal", "forwarded mail", "voice memo")
 _TOOLS, _HABITS = 2, 2  # of each, a persona's
+# scenario category -> the ending of its pools of trades and intents
+_FIELDS = {
+    "office and daily tasks": "office",
+    "communication and collaboration": "communication",
+    "information retrieval": "retrieval",
+    "analysis and decision support": "analysis",
+    "automation and workflows": "automation",
+    "software development": "software",
+    "systems and infrastructure": "systems",
+    "planning and knowledge organisation": "planning",
+    "professional domain support": "domains",
+}
 
 # city -> country, time zone, the language spoken there
 _LOCALES = {
@@ -49,6 +63,7 @@ class Persona:
   """See the module's docstring; `context` and `habits` follow on "one who …".
 
   Attributes:
+    intent: what the request is for; follows on "I need this".
     style: one of `STYLES`, how requests are put.
     locale: the tag of the language, `time_zone` the zone's name.
   """
@@ -63,6 +78,7 @@ class Persona:
   context: str
   tools: tuple[str, ...]
   habits: tuple[str, ...]
+  intent: str
   style: str
 
   def record(self) -> dict[str, Any]:
@@ -73,12 +89,13 @@ class Persona:
     }
 
 
-def persona(setting: Setting) -> Persona:
+def persona(setting: Setting, topic: Topic | None = None) -> Persona:
+  """The persona of a setting; give the topic where it is not `topic_of`."""
   draw = setting.beside("persona")
+  field = _FIELDS[(topic or topic_of(setting)).scenario]
   country, time_zone, locale = _LOCALES[setting.city]
   return Persona(
       name=setting.name,
-      occupation=draw.word("occupation"),
       company=setting.company,
       city=setting.city,
       country=country,
@@ -88,6 +105,9 @@ def persona(setting: Setting) -> Persona:
       tools=tuple(sorted(draw.words("persona_tool", _TOOLS))),
       habits=tuple(sorted(draw.words("persona_habit", _HABITS))),
       style=draw.rng.choice(STYLES),
+      # last, so that another topic changes nothing else
+      occupation=draw.word(f"trade_{field}"),
+      intent=draw.word(f"intent_{field}"),
   )
 
 
@@ -98,7 +118,7 @@ def combinations(split: str) -> int:
     return len(POOLS[kind][split == "heldout"])
 
   return (
-      size("occupation")
+      sum(size(f"trade_{f}") * size(f"intent_{f}") for f in _FIELDS.values())
       * size("persona_context")
       * math.comb(size("persona_tool"), _TOOLS)
       * math.comb(size("persona_habit"), _HABITS)

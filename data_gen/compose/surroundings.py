@@ -43,7 +43,7 @@ def surroundings(setting: Setting, topic: Topic, work: Part) -> Part:
   """The files beside those of `work`, whose records are of `topic`."""
   draw = setting.beside("surroundings")
   claimed = {path.split("/")[0] for path in _paths(work)}
-  files = _pages(draw, persona(setting))
+  files = _pages(draw, persona(setting, topic))
   if draw.coin(_NOTES_CHANCE):
     files |= _daily_notes(draw)
   folders = [f for f in draw.words("side_folder", 5) if f not in claimed][:3]

@@ -14,6 +14,7 @@ from data_gen.compose.personas import Persona
 from data_gen.compose.setting import Setting
 
 _CONTEXT_CHANCE = 0.5  # of talk that has nothing to do with the request
+_INTENT_CHANCE = 0.6
 _WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
 _MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 
@@ -129,6 +130,20 @@ _CONTEXT = (
     "{other} is minding the phone while I write this.",
     "{project} has its birthday this {weekday}, two years already.",
 )
+# How the intent is told; a mail is a colleague's, and its intent theirs.
+_INTENTS = {
+    "terse": ("Needed {intent}.", "It's {intent}."),
+    "chatty": (
+        "I need this {intent}.",
+        "It is all {intent}, really.",
+        "Don't ask, but it's {intent}.",
+        "You see, it's {intent}.",
+    ),
+    "bulleted": ("Why: {intent}.", "Background: needed {intent}."),
+    "formal": ("It is needed {intent}.", "The work is needed {intent}."),
+    "forwarded mail": ("We need it {intent}.", "It's {intent}."),
+    "voice memo": ("It's, um, {intent}.", "So, the reason, it's {intent}."),
+}
 _LEADS = (
     "What I need, word for word:",
     "Now, here is what I need.",
@@ -143,6 +158,7 @@ class _Speech:
 
   before: str
   context: str
+  intent: str
   said: str
   after: str
   lead: str
@@ -167,6 +183,7 @@ def speak(setting: Setting, persona: Persona, said: str, turn: int = 0) -> str:
       "habit": draw.rng.choice(persona.habits),
       "tool": draw.rng.choice(persona.tools),
       "context": persona.context,
+      "intent": persona.intent,
   }
 
   def line(options: tuple[str, ...]) -> str:
@@ -175,6 +192,7 @@ def speak(setting: Setting, persona: Persona, said: str, turn: int = 0) -> str:
   speech = _Speech(
       before=line(_BEFORE[persona.style]),
       context=line(_CONTEXT) if draw.coin(_CONTEXT_CHANCE) else "",
+      intent=line(_INTENTS[persona.style]) if draw.coin(_INTENT_CHANCE) else "",
       said=said,
       after=line(_AFTER[persona.style]),
       lead=line(_LEADS),
@@ -188,16 +206,19 @@ def _paragraphs(*parts: str) -> str:
 
 
 def _terse(speech: _Speech) -> str:
-  return "\n".join(p for p in (speech.before, speech.said, speech.after) if p)
+  after = f"{speech.intent} {speech.after}".strip()
+  return "\n".join(p for p in (speech.before, speech.said, after) if p)
 
 
 def _chatty(speech: _Speech) -> str:
-  before = f"{speech.before} {speech.context}".strip()
+  told = (speech.before, speech.context, speech.intent)
+  before = " ".join(part for part in told if part)
   return _paragraphs(before, speech.said, speech.after)
 
 
 def _formal(speech: _Speech) -> str:
-  return _paragraphs(speech.before, speech.said, speech.context, speech.after)
+  why = f"{speech.intent} {speech.context}".strip()
+  return _paragraphs(speech.before, speech.said, why, speech.after)
 
 
 def _bulleted(speech: _Speech) -> str:
@@ -206,17 +227,21 @@ def _bulleted(speech: _Speech) -> str:
   if all(line[:1].isupper() and line.endswith(".") for line in lines):
     lines = [f"- {line}" for line in lines]
   listed = "\n".join([speech.before, *lines])
-  return _paragraphs(listed, speech.context, speech.after)
+  why = f"{speech.intent} {speech.context}".strip()
+  return _paragraphs(listed, why, speech.after)
 
 
 def _mail(speech: _Speech) -> str:
   before = f"{speech.before} {speech.context}".strip()
-  return _paragraphs(before, speech.head, speech.said, speech.after)
+  return _paragraphs(
+      before, speech.head, speech.said, speech.intent, speech.after
+  )
 
 
 def _memo(speech: _Speech) -> str:
-  before = f"[voice memo, transcribed] {speech.before} {speech.context}".strip()
-  return _paragraphs(f"{before} {speech.lead}", speech.said, speech.after)
+  told = (speech.before, speech.context, speech.intent, speech.lead)
+  before = " ".join(part for part in ("[voice memo, transcribed]", *told) if part)
+  return _paragraphs(before, speech.said, speech.after)
 
 
 def _mail_head(setting: Setting, sender: str) -> str:

@@ -23,7 +23,7 @@ from data_gen.compose.personas import STYLES, combinations, persona
 from data_gen.compose.setting import Setting
 from data_gen.compose.sinks import SINKS
 from data_gen.compose.surroundings import surroundings
-from data_gen.compose.topics import TOPICS
+from data_gen.compose.topics import TOPICS, Topic, topic_of
 from data_gen.compose.voices import speak
 from data_gen.compose.words import WORDS
 from data_gen.pools import POOLS
@@ -38,8 +38,8 @@ SAID = (
 )
 
 
-def _work(setting: Setting, topic: str) -> Part:
-  table = TOPICS[topic].draw(setting, 40)
+def _work(setting: Setting, topic: Topic) -> Part:
+  table = topic.draw(setting, 40)
   return Part(
       said="",
       calls=[],
@@ -54,9 +54,9 @@ def _work(setting: Setting, topic: str) -> Part:
 
 def _surrounded(key: str, split: str, reseed: int = 0) -> tuple[Part, Part]:
   setting = Setting(key, split, reseed)
-  topic = sorted(TOPICS)[sum(map(ord, key)) % len(TOPICS)]
+  topic = topic_of(setting)
   work = _work(setting, topic)
-  return work, surroundings(setting, TOPICS[topic], work)
+  return work, surroundings(setting, topic, work)
 
 
 def digest() -> str:
@@ -96,6 +96,12 @@ def test_every_subcategory_has_a_topic():
   assert {t.subcategory for t in TOPICS.values()} == set(taxonomy.SCENARIO_OF)
   assert min(Counter(t.scenario for t in TOPICS.values()).values()) >= 4
   assert len(TOPICS) >= 43
+
+
+def test_no_scenario_is_drawn_more_often_than_others():
+  drawn = [topic_of(Setting(f"n{number}", "train")) for number in range(900)]
+  assert max(Counter(topic.scenario for topic in drawn).values()) <= 135
+  assert {topic.name for topic in drawn} == set(TOPICS)
 
 
 @pytest.mark.parametrize("split", SPLITS)
@@ -154,6 +160,11 @@ def test_a_persona_is_of_its_world_and_stays():
       setting.name, setting.company, setting.city,
   )  # fmt: skip
   assert json.loads(json.dumps(who.record())) == who.record()
+  topic = topic_of(setting)
+  assert persona(setting, topic) == who
+  other = next(t for t in TOPICS.values() if t.scenario != topic.scenario)
+  elsewhere = persona(setting, other)
+  assert elsewhere.occupation != who.occupation and elsewhere.habits == who.habits
 
 
 def test_every_voice_keeps_the_request_whole():
