@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import itertools
 import struct
 import zlib
+from collections import Counter
 
 from data_gen.compose.kinds.kind import (
     Files,
@@ -51,19 +53,20 @@ class _Pack:
 
   def files(self) -> Files:
     """The pack and its index, version 2 of both (gitformat-pack)."""
-    pack, where = b"PACK" + struct.pack(">II", 2, len(self._entries)), {}
+    pack, where = bytearray(b"PACK" + struct.pack(">II", 2, len(self._entries))), {}
     for name, entry in self._entries.items():
       where[name] = len(pack)
       pack += entry
     pack += hashlib.sha1(pack).digest()
     names = sorted(self._entries)
-    fan = [sum(name[0] <= byte for name in names) for byte in range(256)]
+    first = Counter(name[0] for name in names)
+    fan = itertools.accumulate(first[byte] for byte in range(256))
     index = b"\xfftOc" + struct.pack(">257I", 2, *fan) + b"".join(names)
     index += b"".join(struct.pack(">I", zlib.crc32(self._entries[n])) for n in names)
     index += b"".join(struct.pack(">I", where[n]) for n in names) + pack[-20:]
     index += hashlib.sha1(index).digest()
     stem = f"objects/pack/pack-{pack[-20:].hex()}"
-    return {f"{stem}.pack": pack, f"{stem}.idx": index}
+    return {f"{stem}.pack": bytes(pack), f"{stem}.idx": index}
 
 
 def _git(table: Table, source: str) -> Files:
@@ -72,7 +75,8 @@ def _git(table: Table, source: str) -> Files:
     blob = pack.add("blob", fields(record).encode())
     tree = pack.add("tree", b"100644 latest.txt\0" + blob)
     midnight = datetime.datetime.combine(day, datetime.time(), datetime.timezone.utc)
-    who = f"{name} <{name}@desk.example> {int(midnight.timestamp()) + 60 * number} +0000"
+    when = int(midnight.timestamp()) + 60 * number
+    who = f"{name} <{name}@desk.example> {when} +0000"
     lines = [
         f"tree {tree.hex()}",
         *([f"parent {parent.hex()}"] if parent else []),

@@ -2,10 +2,10 @@
 
 `write` renders a table; `load` is the Python that an agent would write to get
 its rows, a list of dicts of text, from the source named `path`. The two are
-separate ways: nothing of `write` runs in a solution. `load` needs the standard
-library of Python 3.10, and git for repositories. Bytes are the same for the
-same table on every machine: no clock, no owner, no compressor whose output
-may change between versions.
+separate ways: nothing of `write` runs in a solution. `load` finds `json`
+imported and needs the standard library of Python 3.10, and git for
+repositories. Bytes are the same for the same table on every machine: no clock,
+no owner, no compressor whose output may change between versions.
 """
 
 from __future__ import annotations
@@ -124,7 +124,8 @@ def stored_gzip(data: bytes) -> bytes:
 
 def _blocks(data: bytes) -> bytes:
   pieces = [data[at : at + 0xFFFF] for at in range(0, len(data), 0xFFFF)] or [b""]
-  return b"".join(
-      struct.pack("<BHH", number == len(pieces), len(piece), len(piece) ^ 0xFFFF) + piece
-      for number, piece in enumerate(pieces, 1)
-  )
+  blocks = []
+  for number, piece in enumerate(pieces, 1):
+    last, size = number == len(pieces), len(piece)
+    blocks.append(struct.pack("<BHH", last, size, size ^ 0xFFFF) + piece)
+  return b"".join(blocks)

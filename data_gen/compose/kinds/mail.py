@@ -30,28 +30,29 @@ def fields(record: dict[str, str]) -> str:
   return "".join(f"{key}: {value}\n" for key, value in record.items())
 
 
-def _folded(lines: list[str]) -> str:
+def _folded(lines: list[str]) -> bytes:
   """Lines of iCalendar and vCard: 75 bytes at most, a blank before the rest.
 
   RFC 5545, section 3.1. No character is cut.
   """
-  folded = []
+  folded = bytearray()
   for line in lines:
-    piece = ""
-    for letter in line:
-      if len((piece + letter).encode()) > 75:
-        folded.append(piece)
-        piece = " "
-      piece += letter
-    folded.append(piece)
-  return "".join(line + "\r\n" for line in folded)
+    rest, room = line.encode(), 75
+    while len(rest) > room:
+      cut = room
+      while rest[cut] & 0xC0 == 0x80:
+        cut -= 1
+      folded += rest[:cut] + b"\r\n "
+      rest, room = rest[cut:], 74
+    folded += rest + b"\r\n"
+  return bytes(folded)
 
 
 def _escaped(text: str) -> str:
   return re.sub(r"([\\,;])", r"\\\1", text).replace("\n", "\\n")
 
 
-def _ics(table: Table, name: str) -> str:
+def _ics(table: Table, name: str) -> bytes:
   lines = ["BEGIN:VCALENDAR", "VERSION:2.0", f"PRODID:-//{name}//EN"]
   for number, (record, day) in enumerate(zip(records(table), days(table)), 1):
     first = next(iter(record.values()))
@@ -67,7 +68,7 @@ def _ics(table: Table, name: str) -> str:
   return _folded([*lines, "END:VCALENDAR"])
 
 
-def _vcard(table: Table, name: str) -> str:
+def _vcard(table: Table, name: str) -> bytes:
   lines = []
   for record in records(table):
     first = _escaped(next(iter(record.values())))

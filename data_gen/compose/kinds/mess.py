@@ -104,33 +104,16 @@ _NUMBERS = ("money", "integer")
 _WORDS = ("text", "category")
 
 
-def _of_numbers(form: Callable[[Any], str]) -> Callable[[Table], Table]:
-  def written(table: Table) -> Table:
-    return _rewritten(
-        table, _NUMBERS, lambda v, _: form(v) if isinstance(v, (int, Decimal)) else cell(v)
-    )
-
-  return written
+def _all(form: Callable[[Any], str], *types: str) -> Callable[[Table], Table]:
+  """`written` that gives each value of these types the form."""
+  return lambda table: _rewritten(table, types, lambda value, _: form(value))
 
 
-def _of_money(form: Callable[[str], str]) -> Callable[[Table], Table]:
-  def written(table: Table) -> Table:
-    return _rewritten(
-        table, ("money",), lambda v, _: form(cell(v)) if isinstance(v, Decimal) else cell(v)
-    )
-
-  return written
-
-
-def _of_dates(form: Callable[[datetime.date], str]) -> Callable[[Table], Table]:
-  def written(table: Table) -> Table:
-    return _rewritten(
-        table,
-        ("date",),
-        lambda v, _: form(v) if isinstance(v, datetime.date) else cell(v),
-    )
-
-  return written
+def _now_and_then(form: Callable[[str], str]) -> Callable[[Table], Table]:
+  """`written` that gives half of the words and texts the form."""
+  return lambda table: _rewritten(
+      table, _WORDS, lambda v, place: cell(v) if place % 2 else form(cell(v))
+  )
 
 
 def _date_mess(name: str, order: str, form: str, pattern: str) -> Mess:
@@ -138,7 +121,7 @@ def _date_mess(name: str, order: str, form: str, pattern: str) -> Mess:
       name,
       _CELLS,
       f"Dates in it are written {order}; write them as YYYY-MM-DD.",
-      written=_of_dates(lambda d: form.format(d=d, month=_MONTHS[d.month - 1])),
+      written=_all(lambda d: form.format(d=d, month=_MONTHS[d.month - 1]), "date"),
       tidy="import datetime\n"
       "def tidy(v):\n"
       "  try:\n"
@@ -154,20 +137,9 @@ def _grouped(value: int | Decimal) -> str:
   return f"{value:,.2f}" if isinstance(value, Decimal) else f"{value:,}"
 
 
-def _wrapped(table: Table) -> Table:
-  def form(value: Any, place: int) -> str:
-    text = cell(value)
-    return text if place % 2 else "\n".join(text.rsplit(" ", 1))
-
-  return _rewritten(table, _WORDS, form)
-
-
 def _has_blanks(table: Table) -> bool:
-  return any(
-      column.type == "text" or any(" " in word for word in column.words)
-      for column in table.columns
-      if column.type in _WORDS
-  ) and any(" " in text for row in table.cells() for text in row)
+  words = (table.column(name) for name in table.of_type(*_WORDS))
+  return any(" " in cell(value) for column in words for value in column)
 
 
 def _padded(table: Table) -> Table:
@@ -210,13 +182,13 @@ MESSES = {
     for mess in (
         Mess(
             "latin1", ("csv", "tsv", "markdown", "log", "ini"),
-            "The file is in Latin-1, and amounts carry a pound sign, which the result"
-            " leaves out.",
-            written=_of_money(lambda text: f"£{text}"),
+            "The file is in Latin-1; a non-breaking space in it stands for a plain"
+            " one.",
+            written=_now_and_then(lambda text: text.replace(" ", "\u00a0")),
             encoded=lambda data: data.decode().encode("latin-1"),
             codec="latin-1",
-            tidy=_each('v.removeprefix("\\u00a3")'),
-            fits=lambda t: bool(t.of_type("money")) and encodable("latin-1")(t),
+            tidy=_each('v.replace("\\u00a0", " ")'),
+            fits=lambda t: _has_blanks(t) and encodable("latin-1")(t),
         ),
         Mess(
             "utf16", ("csv", "tsv", "markdown", "json", "jsonl", "log"),
@@ -243,12 +215,13 @@ MESSES = {
         Mess(
             "wrapped", _STRINGS,
             "A line break inside a cell stands for a blank.",
-            written=_wrapped, tidy=_each('v.replace("\\n", " ")'), fits=_has_blanks,
+            written=_now_and_then(lambda text: "\n".join(text.rsplit(" ", 1))),
+            tidy=_each('v.replace("\\n", " ")'), fits=_has_blanks,
         ),
         Mess(
             "thousands", (*_CELLS, "mbox", "eml", "git", "notes"),
             "Its numbers have commas between the thousands; write them without.",
-            written=_of_numbers(_grouped),
+            written=_all(_grouped, *_NUMBERS),
             tidy=_each(
                 'v.replace(",", "")'
                 ' if re.fullmatch(r"\\d{{1,3}}(,\\d{{3}})+(\\.\\d+)?", v) else v'
@@ -259,21 +232,24 @@ MESSES = {
         ),
         Mess(
             "decimal_comma", (*_CELLS, "mbox", "eml", "git", "notes"),
-            "Its amounts have a decimal comma; write them with a point.",
-            written=_of_money(lambda text: text.replace(".", ",")),
+            "Its numbers have a decimal comma; write them with a point.",
+            written=_all(lambda value: cell(value).replace(".", ","), "money"),
             tidy=_each('re.sub(r"^(-?\\d+),(\\d\\d)$", r"\\1.\\2", v)'),
             fits=_has("money"),
         ),
         _date_mess("day_first", "day.month.year", "{d:%d.%m.%Y}", "%d.%m.%Y"),
         _date_mess("month_first", "month/day/year", "{d:%m/%d/%Y}", "%m/%d/%Y"),
-        _date_mess("long_dates", "as 5 March 2026", "{d.day} {month} {d:%Y}", "%d %B %Y"),
+        _date_mess(
+            "long_dates", "as 5 March 2026", "{d.day} {month} {d:%Y}", "%d %B %Y"
+        ),
         Mess(
             "duplicates",
             tuple("csv tsv json jsonl markdown html xlsx sqlite zip eml mbox".split()),
             "Some records are in it more than once, the same in every field: each"
             " counts once.",
             written=_repeated,
-            tidy="rows = [dict(r) for r in dict.fromkeys(tuple(r.items()) for r in rows)]",
+            tidy="once = dict.fromkeys(tuple(r.items()) for r in rows)\n"
+            "rows = [dict(r) for r in once]",
             fits=lambda t: bool(t.of_type("id")) and len(set(t.rows)) == len(t.rows),
         ),
     )

@@ -14,6 +14,7 @@ from data_gen.compose.kinds.kind import Kind, encodable, one_file
 from data_gen.compose.table import Table
 
 _SCHEMAS = "http://schemas.openxmlformats.org"
+_LINKS = f"{_SCHEMAS}/officeDocument/2006/relationships"
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 _LINES_A_PAGE = 40
 
@@ -42,7 +43,7 @@ def _package(parts: dict[str, tuple[str, str]], links: dict[str, str]) -> bytes:
   def linked(targets: dict[str, str]) -> str:
     entries = "".join(
         f'<Relationship Id="rId{number}" Target="{target}"'
-        f' Type="{_SCHEMAS}/officeDocument/2006/relationships/{kind}"/>'
+        f' Type="{_LINKS}/{kind}"/>'
         for number, (target, kind) in enumerate(targets.items(), 1)
     )
     space = f"{_SCHEMAS}/package/2006/relationships"
@@ -86,7 +87,7 @@ def _xlsx(table: Table, name: str) -> bytes:
       {
           "xl/workbook.xml": (
               "spreadsheetml.sheet.main",
-              f'<workbook {space} xmlns:r="{_SCHEMAS}/officeDocument/2006/relationships">'
+              f'<workbook {space} xmlns:r="{_LINKS}">'
               f'<sheets><sheet name="{name[:31]}" sheetId="1" r:id="rId1"/></sheets>'
               "</workbook>",
           ),
@@ -201,8 +202,8 @@ OFFICE = (
         'shown = r"\\(((?:[^\\\\()]|\\\\.)*)\\) Tj"\n'
         'rows = []\n'
         'for page in pages:\n'
-        '  lines = [re.findall(shown, l) for l in page.split("endstream")[0].split("\\n")]\n'
-        '  cells = [[plain(c) for c in l] for l in lines]\n'
+        '  lines = page.split("endstream")[0].split("\\n")\n'
+        '  cells = [[plain(c) for c in re.findall(shown, l)] for l in lines]\n'
         '  rows += [dict(zip(cells[1], c)) for c in cells[2:] if c]',
         fits=encodable("cp1252"),
     ),
