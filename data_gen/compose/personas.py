@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from data_gen.compose.setting import Setting
 from data_gen.compose.topics import Topic, topic_of
@@ -81,10 +80,10 @@ class Persona:
   intent: str
   style: str
 
-  def record(self) -> dict[str, Any]:
+  def record(self) -> dict[str, str]:
     """The `persona` of a task.json."""
     return {
-        key: list(value) if isinstance(value, tuple) else value
+        key: "; ".join(value) if isinstance(value, tuple) else value
         for key, value in asdict(self).items()
     }
 

@@ -32,6 +32,7 @@ _LOG_LINES = (
 _LOG_CHANCE = 0.5
 _STALE_CHANCE, _COPY_CHANCE = 0.4, 0.25
 _LINED = {".csv": 1, ".tsv": 1, ".jsonl": 0, ".log": 0}  # suffix -> lines of header
+_COPIED = (*_LINED, ".json", ".xml", ".html", ".db", ".xlsx", ".docx", ".ics", ".vcf")
 _LARGEST_COPY = 200_000  # bytes
 _TABLE_KINDS = (
     "csv", "csv", "csv", "tsv", "json", "jsonl", "markdown", "xml", "html", "yaml",
@@ -50,7 +51,7 @@ def surroundings(setting: Setting, topic: Topic, work: Part) -> Part:
   for name, data in (
       *_papers(draw),
       *_tables(setting, draw, topic),
-      *_copies(setting, draw, work.workspace),
+      *_copies(setting, draw, work),
   ):
     files.setdefault(f"{draw.rng.choice(folders)}/{name}", data)
   kept = {p: files[p] for p in sorted(files) if p.split("/")[0] not in claimed}
@@ -146,11 +147,17 @@ def _tables(
   return found
 
 
-def _copies(
-    setting: Setting, draw: Setting, inputs: dict[str, bytes]
-) -> list[tuple[str, bytes]]:
-  """An old version of one input, and one input once more."""
-  small = [p for p in sorted(inputs) if len(inputs[p]) <= _LARGEST_COPY]
+def _copies(setting: Setting, draw: Setting, work: Part) -> list[tuple[str, bytes]]:
+  """An old version of one record file, and one once more; never of a file that
+  the work changes, nor of settings, notes and mails, which may be part of it."""
+  inputs = work.workspace
+  small = [
+      path
+      for path in sorted(inputs)
+      if path.endswith(_COPIED)
+      and path not in work.changed
+      and len(inputs[path]) <= _LARGEST_COPY
+  ]
   stale, copy = draw.coin(_STALE_CHANCE), draw.coin(_COPY_CHANCE)
   found = []
   lined = [p for p in small if PurePosixPath(p).suffix in _LINED]
