@@ -24,7 +24,7 @@ _PAGES = {"AGENTS.md": 0.7, "USER.md": 0.75, "SOUL.md": 0.35, "MEMORY.md": 0.6}
 _NOTES_CHANCE = 0.6
 # Chances of a log's number of lines; a line has about 60 bytes.
 _LOG_LINES = (
-    (0.005, 30_000, 75_000),
+    (0.005, 30_000, 85_000),
     (0.03, 3_000, 14_000),
     (0.15, 500, 2_000),
     (1.0, 12, 120),
