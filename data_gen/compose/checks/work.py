@@ -51,8 +51,8 @@ def _document(root: Path, spec: dict) -> dict[str, bool]:
 
 
 def _script(root: Path, spec: dict) -> dict[str, bool]:
-  """A Python program prints this for an input that the agent never saw; it runs
-  as a copy in a folder of its own, and no longer than that takes."""
+  """A Python program prints this for an input that the agent never saw, and still
+  has the lines that were to stay; it runs as a copy, in a folder of its own."""
   with tempfile.TemporaryDirectory() as folder:
     program, given = Path(folder) / "program.py", Path(folder) / "given.txt"
     program.write_bytes(read_bytes(root / spec["path"]))
@@ -71,7 +71,9 @@ def _script(root: Path, spec: dict) -> dict[str, bool]:
       with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
       process.wait()
-  return {"right": said.decode().strip() == spec["output"]}
+  right = said.decode().strip() == spec["output"]
+  lines = iter(read_text(root / spec["path"]).splitlines())
+  return {"right": right, "rest": right and all(k in lines for k in spec["keeps"])}
 
 
 def _archive(root: Path, spec: dict) -> dict[str, bool]:
@@ -191,7 +193,7 @@ WORK = {
     "exact": (_exact, ("right",)),
     "moved": (_moved, ("right", "gone")),
     "document": (_document, ("right",)),
-    "script": (_script, ("right",)),
+    "script": (_script, ("right", "rest")),
     "archive": (_archive, ("right", "gone")),
     "git": (_git, ("right", "message", "on_branch")),
     "sent": (_sent, ("right", "once")),

@@ -13,9 +13,15 @@ from data_gen.compose.chores import (
     settings,
     texts,
 )
-from data_gen.compose.chores.registry import CHORES, SERVICE_CHORES, Chore, chore
+from data_gen.compose.chores.registry import (
+    CHORES,
+    SERVICE_CHORES,
+    Chore,
+    chore,
+    may_join,
+)
 
 __all__ = [
-    "CHORES", "Chore", "SERVICE_CHORES", "chore", "files", "history", "memory",
-    "programs", "services", "settings", "texts",
+    "CHORES", "Chore", "SERVICE_CHORES", "chore", "files", "history", "may_join",
+    "memory", "programs", "services", "settings", "texts",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ import io
 import zipfile
 
 from data_gen.compose.chores.registry import (
-    chore, digest, exact, lines, page, python, text,
+    chore, digest, exact, kin, lines, page, python, text,
 )  # fmt: skip
 from data_gen.compose.part import Part
 from data_gen.compose.setting import Setting
@@ -30,7 +30,7 @@ def sort_files(setting: Setting) -> Part:
   """Files of one kind go to a folder of their own."""
   folder, target = f"inbox/{setting.word('topic')}", f"sorted/{setting.word('topic')}"
   suffix, other = setting.word("ext"), setting.word("ext")
-  stems = setting.words("item", 6)
+  stems = kin(setting, "item", 6)
   files = _texts(
       setting,
       [f"{folder}/{s}.{suffix if n < 3 else other}" for n, s in enumerate(stems)],
@@ -67,7 +67,7 @@ def sort_files(setting: Setting) -> Part:
 def sort_by_month(setting: Setting) -> Part:
   """Files whose names begin with a day go to a folder a month."""
   folder = f"inbox/{setting.word('topic')}"
-  names = [f"{setting.date()}-{word}.txt" for word in setting.words("item", 6)]
+  names = [f"{setting.date()}-{word}.txt" for word in kin(setting, "item", 6)]
   files = _texts(setting, [f"{folder}/{name}" for name in names])
   said = setting.rng.choice((
       f"Sort the files of {folder} into one folder a month below it, named by the first"
@@ -101,7 +101,7 @@ def sort_by_month(setting: Setting) -> Part:
 @chore("file renaming")
 def rename_by_rule(setting: Setting) -> Part:
   folder = f"scans/{setting.word('topic')}"
-  words = setting.words("item", 5)
+  words = kin(setting, "item", 5)
   names = [f"{word.upper()} {setting.number(10, 99)}.TXT" for word in words]
   files = _texts(setting, [f"{folder}/{name}" for name in names])
   after = {
@@ -133,7 +133,7 @@ def rename_by_rule(setting: Setting) -> Part:
 @chore("file renaming")
 def number_files(setting: Setting) -> Part:
   folder = f"scans/{setting.word('topic')}"
-  names = sorted(f"{word}.txt" for word in setting.words("item", 6))
+  names = sorted(f"{word}.txt" for word in kin(setting, "item", 6))
   files = _texts(setting, [f"{folder}/{name}" for name in names])
   after = {
       f"{folder}/{number:02d}-{_named(p)}": d
@@ -167,7 +167,7 @@ def number_files(setting: Setting) -> Part:
 def remove_copies(setting: Setting) -> Part:
   """Of files with one content the first by name stays."""
   folder = f"photos/{setting.word('topic')}"
-  paths = sorted(f"{folder}/{word}.txt" for word in setting.words("item", 8))
+  paths = sorted(f"{folder}/{word}.txt" for word in kin(setting, "item", 8))
   texts = list(_texts(setting, paths[:4]).values())
   contents = [*texts, *setting.data.choices(texts, k=4)]
   setting.data.shuffle(contents)
@@ -206,7 +206,7 @@ def remove_copies(setting: Setting) -> Part:
 def clean_up(setting: Setting) -> Part:
   """Scratch files and empty ones go, at any depth."""
   folder, suffix = f"work/{setting.word('topic')}", setting.rng.choice(("tmp", "bak"))
-  words = setting.words("item", 7)
+  words = kin(setting, "item", 7)
   roles = [suffix, suffix, "empty", "empty", "txt", "txt", "txt"]
   setting.data.shuffle(roles)
   files, gone = {}, []
@@ -244,7 +244,7 @@ def archive_files(setting: Setting) -> Part:
   """Files of one kind are packed, and gone from their folder."""
   folder, topic = f"records/{setting.word('topic')}", setting.word("topic")
   suffix, other = setting.word("ext"), setting.word("ext")
-  stems = setting.words("item", 5)
+  stems = kin(setting, "item", 5)
   files = _texts(
       setting,
       [f"{folder}/{s}.{suffix if n < 3 else other}" for n, s in enumerate(stems)],
@@ -287,7 +287,7 @@ def archive_files(setting: Setting) -> Part:
 def zip_folder(setting: Setting) -> Part:
   """A folder is packed as it is and stays."""
   folder, path = f"records/{setting.word('topic')}", f"archive/{setting.word('topic')}.zip"
-  stems = setting.words("item", 5)
+  stems = kin(setting, "item", 5)
   names = [f"{s}.txt" if n % 2 else f"more/{s}.txt" for n, s in enumerate(stems)]
   files = _texts(setting, [f"{folder}/{name}" for name in names])
   said = setting.rng.choice((
@@ -333,7 +333,7 @@ def _zipped(files: dict[str, bytes]) -> bytes:
 @chore("archiving")
 def unpack(setting: Setting) -> Part:
   source, target = f"downloads/{setting.word('topic')}.zip", f"unpacked/{setting.word('topic')}"
-  names = [f"{word}.txt" for word in setting.words("item", 4)]
+  names = [f"{word}.txt" for word in kin(setting, "item", 4)]
   files = _texts(setting, names)
   said = setting.rng.choice((
       f"Unpack {source} into {target} and delete the archive.",
@@ -359,7 +359,7 @@ def unpack(setting: Setting) -> Part:
 @chore("validation")
 def checksums(setting: Setting) -> Part:
   folder = f"release/{setting.word('topic')}"
-  files = _texts(setting, sorted(f"{folder}/{w}.txt" for w in setting.words("item", 5)))
+  files = _texts(setting, sorted(f"{folder}/{w}.txt" for w in kin(setting, "item", 5)))
   path = f"{folder}/SHA256SUMS"
   said = setting.rng.choice((
       f"Write {path} with the SHA-256 sums of the files in {folder}, as sha256sum does,"
@@ -388,7 +388,7 @@ def checksums(setting: Setting) -> Part:
 def damaged_files(setting: Setting) -> Part:
   """Which files do not match their checksums."""
   folder, path = f"release/{setting.word('topic')}", f"checks/{setting.word('topic')}.txt"
-  files = _texts(setting, sorted(f"{folder}/{w}.txt" for w in setting.words("item", 7)))
+  files = _texts(setting, sorted(f"{folder}/{w}.txt" for w in kin(setting, "item", 7)))
   sums = text(f"{digest(d)}  {_named(p)}" for p, d in files.items())
   bad = sorted(setting.data.sample(sorted(files), setting.data.randint(2, 3)))
   for name in bad:
@@ -420,7 +420,7 @@ def damaged_files(setting: Setting) -> Part:
 @chore("file reading")
 def manifest(setting: Setting) -> Part:
   folder, path = f"release/{setting.word('topic')}", f"lists/{setting.word('topic')}.json"
-  files = _texts(setting, [f"{folder}/{word}.txt" for word in setting.words("item", 5)])
+  files = _texts(setting, [f"{folder}/{word}.txt" for word in kin(setting, "item", 5)])
   value = {_named(p): len(d) for p, d in files.items()}
   said = setting.rng.choice((
       f"Write {path}: a JSON object from each file name in {folder} to its size in bytes.",

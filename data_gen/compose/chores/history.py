@@ -10,7 +10,7 @@ import hashlib
 import struct
 from dataclasses import dataclass, field
 
-from data_gen.compose.chores.registry import chore, digest, page, text
+from data_gen.compose.chores.registry import chore, digest, kin, page, text
 from data_gen.compose.kinds.kind import stored
 from data_gen.compose.part import Part
 from data_gen.compose.setting import Setting
@@ -83,7 +83,7 @@ def _start(setting: Setting) -> tuple[str, _Repository, dict[str, bytes]]:
   """A folder, its repository and the files of the first commit."""
   who = setting.colleagues[1]
   files = {
-      f"{word}.txt": text(page(setting, 4)) for word in setting.words("item", 4)
+      f"{name}.txt": text(page(setting, 4)) for name in kin(setting, "item", 4)
   }
   folder = f"projects/{setting.word('topic')}"
   return folder, _Repository(who, setting.email(who)), files

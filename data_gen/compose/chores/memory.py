@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-from data_gen.compose.chores.registry import chore, lines, text
+from data_gen.compose.chores.registry import chore, kin, lines, text
 from data_gen.compose.part import Part
 from data_gen.compose.setting import Setting
 from data_gen.draft import exec_call, read_call, write_call
@@ -170,7 +170,7 @@ def new_phone(setting: Setting) -> Part:
 def move_event(setting: Setting) -> Part:
   """One event of a calendar file goes to another day."""
   path = f"calendar/{setting.word('topic')}.ics"
-  titles = setting.words("meeting", 4)
+  titles = kin(setting, "meeting", 4, " ")
   title, day = setting.rng.choice(titles), setting.date()
   before, after = ["BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//desk//EN"], []
   after += before

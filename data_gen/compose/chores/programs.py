@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from data_gen.compose.chores.registry import chore, lines, text
+from data_gen.compose.chores.registry import chore, kin, lines, text
 from data_gen.compose.part import Part
 from data_gen.compose.setting import Setting
 from data_gen.draft import edit_call, exec_call, read_call, write_call
@@ -60,9 +60,15 @@ def _program(purpose: str, body: str, limit: int) -> list[str]:
   ]
 
 
-def _script(path: str, given: bytes, said: str) -> dict[str, Any]:
-  """A deliverable: run on `given`, the script at `path` prints `said`."""
-  return {"kind": "script", "path": path, "input": given.decode(), "output": said}
+def _script(
+    path: str, given: bytes, said: str, keeps: list[str] = []
+) -> dict[str, Any]:
+  """A deliverable: run on `given`, the script at `path` prints `said`; it has
+  the lines `keeps`, in their order."""
+  return {
+      "kind": "script", "path": path, "input": given.decode(), "output": said,
+      "keeps": keeps,
+  }  # fmt: skip
 
 
 def _numbers(setting: Setting, limit: int) -> list[int]:
@@ -97,12 +103,12 @@ def fix_script(setting: Setting) -> Part:
   ]
   said = setting.rng.choice((
       f"The test in {folder} fails: {script} is meant to be a program that {purpose}."
-      f" Mend the program, not the test, then run it on {data} and save its output as"
-      f" {result}.",
-      f"{script} {purpose}, or should. Make {tests} pass without changing it, then write"
-      f" what the script prints for {data} to {result}.",
-      f"Repair {script} ({tests} says how it fails; it {purpose}). After that, save what"
-      f" it prints for {data} in {result}. The test stays as it is.",
+      f" Mend the line that is wrong, not the test, then run the program on {data} and"
+      f" save its output as {result}.",
+      f"{script} {purpose}, or should. Make {tests} pass by changing only the wrong line"
+      f" of the script, then write what it prints for {data} to {result}.",
+      f"Repair {script} ({tests} says how it fails; it {purpose}); one line of it is"
+      f" wrong. After that, save what it prints for {data} in {result}. All else stays.",
   ))  # fmt: skip
   run = f"cd {folder} && python3 -B -m unittest test_figure 2>&1 | tail -n 12"
   return Part(
@@ -122,7 +128,8 @@ def fix_script(setting: Setting) -> Part:
       },
       deliverables={
           "fix_script": _script(
-              script, text(map(str, hidden)), str(figure(hidden, limit))
+              script, text(map(str, hidden)), str(figure(hidden, limit)),
+              [line for line in _program(purpose, wrong, limit) if line != wrong],
           ),
           "fix_script_result": lines(result, [str(figure(numbers, limit))]),
       },
@@ -175,7 +182,7 @@ def write_script(setting: Setting) -> Part:
 def failing_tests(setting: Setting) -> Part:
   """Tests are run and the names of those that fail are written down."""
   folder, path = f"tools/{setting.word('topic')}", f"lists/{setting.word('topic')}.txt"
-  names = [f"test_{word}" for word in setting.words("stem", 6)]
+  names = [f"test_{name}" for name in kin(setting, "stem", 6, "_")]
   bad = sorted(setting.data.sample(names, setting.data.randint(2, 4)))
   code = ["import unittest", "", "", "class StockTest(unittest.TestCase):"]
   for name in names:

@@ -44,6 +44,23 @@ def chore(atomic: str, *requires: str) -> Callable:
   return register
 
 
+def may_join(names: Iterable[str]) -> bool:
+  """Whether one task can have all of these: no service is seeded twice."""
+  table = {**CHORES, **SERVICE_CHORES}
+  chosen = list(names)
+  needed = [service for name in chosen for service in table[name].requires]
+  return len(set(chosen)) == len(chosen) and len(set(needed)) == len(needed)
+
+
+_SORTS = "north south east west old new first second spare main".split()
+
+
+def kin(setting: Setting, kind: str, count: int, sign: str = "-") -> list[str]:
+  """Names of one family, such as apples-north; they take one word of the pool."""
+  word = setting.word(kind)
+  return [f"{word}{sign}{sort}" for sort in setting.rng.sample(_SORTS, count)]
+
+
 def digest(data: bytes) -> str:
   return hashlib.sha256(data).hexdigest()
 

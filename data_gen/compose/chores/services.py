@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 from data_gen.compose.chores.registry import (
-    chore, digest, lines, note, page, text,
+    chore, digest, kin, lines, note, page, text,
 )  # fmt: skip
 from data_gen.compose.part import Part
 from data_gen.compose.setting import Setting
@@ -139,7 +139,7 @@ def _events(setting: Setting, titles: list[str]) -> list[dict[str, Any]]:
 
 @chore("calendar keeping", "calendar")
 def add_event(setting: Setting) -> Part:
-  *others, title = setting.words("meeting", 4)
+  *others, title = kin(setting, "meeting", 4, " ")
   room, day = setting.word("room"), setting.date()
   hour = setting.rng.randint(8, 16)
   start, end = f"{day}T{hour:02d}:30", f"{day}T{hour + 1:02d}:15"
@@ -175,7 +175,7 @@ def add_event(setting: Setting) -> Part:
 @chore("calendar keeping", "calendar")
 def shift_event(setting: Setting) -> Part:
   """The event is found by its title, the new time is given."""
-  titles = setting.words("meeting", 4)
+  titles = kin(setting, "meeting", 4, " ")
   title, day = setting.rng.choice(titles), setting.date()
   hour = setting.rng.randint(8, 16)
   start, end = f"{day}T{hour:02d}:15", f"{day}T{hour + 1:02d}:45"
@@ -214,7 +214,7 @@ def shift_event(setting: Setting) -> Part:
 
 @chore("calendar keeping", "calendar")
 def cancel_event(setting: Setting) -> Part:
-  titles = setting.words("meeting", 4)
+  titles = kin(setting, "meeting", 4, " ")
   title = setting.rng.choice(titles)
   events = _events(setting, titles)
   meant = next(e for e in events if e["title"] == title)
@@ -259,7 +259,7 @@ def _job(number: int, name: str, setting: Setting) -> dict[str, Any]:
 
 @chore("scheduling", "cron")
 def add_job(setting: Setting) -> Part:
-  *others, name = (word.lower() for word in setting.words("project", 4))
+  *others, name = (name.lower() for name in kin(setting, "project", 4))
   hour, minute = setting.number(1, 22), setting.rng.randint(1, 58)
   expr = f"{minute} {hour} * * 1-5"
   message = f"{setting.word('chore')} for {setting.word('client')}"
@@ -293,7 +293,7 @@ def add_job(setting: Setting) -> Part:
 @chore("scheduling", "cron")
 def job_off(setting: Setting) -> Part:
   """A job is switched off, not removed; its id depends on the records."""
-  names = [word.lower() for word in setting.words("project", 4)]
+  names = [name.lower() for name in kin(setting, "project", 4)]
   off = setting.rng.choice(names)
   shuffled = setting.data.sample(names, len(names))
   seeds = [_job(n, name, setting) for n, name in enumerate(shuffled, 1)]
@@ -331,7 +331,7 @@ def job_off(setting: Setting) -> Part:
 @chore("web lookup", "web")
 def look_up(setting: Setting) -> Part:
   """A figure on one of several pages is written down."""
-  clients = setting.words("client", 4)
+  clients = kin(setting, "client", 4, " ")
   meant, path = setting.rng.choice(clients), f"answers/{setting.word('topic')}.txt"
   pages, answer = [], ""
   for client in clients:
@@ -341,12 +341,12 @@ def look_up(setting: Setting) -> Part:
     rows = f"<tr><td>Entry fee</td><td>{fee}</td></tr>"
     rows += f"<tr><td>Founded</td><td>{year}</td></tr>"
     pages.append({
-        "url": f"https://{client.lower()}.example.com/facts",
+        "url": f"https://{client.lower().replace(' ', '-')}.example.com/facts",
         "html": f"<html><head><title>{client} facts</title></head><body>"
         f"<h1>{client}</h1><p>{note(setting)}.</p><table>{rows}</table></body></html>",
     })  # fmt: skip
   setting.data.shuffle(pages)
-  url = f"https://{meant.lower()}.example.com/facts"
+  url = f"https://{meant.lower().replace(' ', '-')}.example.com/facts"
   said = setting.rng.choice((
       f"Find the Entry fee of {meant} on the web and write the number alone to {path}.",
       f"What does {meant} give as Entry fee on its page of facts? Look it up on the web"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from data_gen.compose.chores.registry import chore, lines, python, text
+from data_gen.compose.chores.registry import chore, kin, lines, python, text
 from data_gen.compose.part import Part
 from data_gen.compose.setting import Setting
 from data_gen.draft import exec_call, read_call
@@ -35,7 +35,7 @@ def _ask(setting: Setting, key: str, new: str, path: str) -> str:
 @chore("configuration")
 def ini_value(setting: Setting) -> Part:
   service, key = setting.word("service"), setting.word("key")
-  others = [f"{word}_{setting.word('stem')}" for word in ("max", "min", "extra")]
+  others = kin(setting, "stem", 3, "_")
   path, new = f"config/{service}.ini", str(setting.number(910, 1900))
   values = {k: str(setting.integer(1, 900)) for k in others}
   values[key] = str(setting.integer(10, 900))
@@ -61,6 +61,7 @@ def toml_value(setting: Setting) -> Part:
     before += [f"[{section}]", f"{key} = {old}", f"pause = {other}", ""]
     kept = new if section == meant else old
     after += [f"[{section}]", f"{key} = {kept}", f"pause = {other}", ""]
+  before, after = before[:-1], after[:-1]
   said = setting.rng.choice((
       f"Set {key} to {new} in the section {meant} of {path}; the other sections stay.",
       f"In {path}, below [{meant}], {key} has to be {new}. Nothing else changes.",
@@ -93,7 +94,7 @@ def yaml_value(setting: Setting) -> Part:
 @chore("configuration")
 def env_value(setting: Setting) -> Part:
   name = setting.word("service")
-  key, old_key = (f"{setting.word('client').upper()}_SECONDS" for _ in range(2))
+  key, old_key = (name.upper() for name in kin(setting, "stem", 2, "_"))
   path, new = f"deploy/{name}.env", str(setting.number(910, 1900))
   kept = [f"LEVEL={setting.integer(1, 9)}", f"SHARDS={setting.integer(2, 60)}"]
   before = [kept[0], f"{old_key}={setting.integer(10, 900)}", kept[1]]
@@ -145,7 +146,7 @@ def json_value(setting: Setting) -> Part:
 def feature_off(setting: Setting) -> Part:
   """One of a list of features is switched off, by its name."""
   path = f"config/{setting.word('service')}_features.json"
-  names = setting.words("item", 5)
+  names = kin(setting, "item", 5)
   off = setting.rng.choice(names)
   features = [
       {"name": n, "enabled": n == off or setting.data.random() < 0.6,
@@ -183,7 +184,7 @@ def feature_off(setting: Setting) -> Part:
 def merged_settings(setting: Setting) -> Part:
   """Defaults and what overrides them, as one file."""
   name = setting.word("service")
-  names = [f"{word}_size" for word in setting.words("stem", 6)]
+  names = kin(setting, "stem", 6, "_")
   base, local = f"settings/{name}/default.json", f"settings/{name}/local.json"
   path = f"settings/{name}/merged.json"
   first = {n: setting.integer(1, 900) for n in names[:5]}
@@ -219,7 +220,7 @@ def merged_settings(setting: Setting) -> Part:
 
 @chore("configuration")
 def pinned_version(setting: Setting) -> Part:
-  names = [f"{word.lower()}-kit" for word in setting.words("client", 4)]
+  names = kin(setting, "stem", 4)
   name = setting.rng.choice(names)
   path = f"deploy/{setting.word('service')}/requirements.txt"
   new = f"{setting.number(10, 90)}.{setting.rng.randint(0, 9)}.0"
@@ -244,7 +245,7 @@ def pinned_version(setting: Setting) -> Part:
 def crontab_line(setting: Setting) -> Part:
   """A crontab as a file: one job's time changes."""
   path = f"deploy/{setting.word('service')}.crontab"
-  jobs = [f"bin/{word}.sh" for word in setting.words("stem", 3)]
+  jobs = [f"bin/{name}.sh" for name in kin(setting, "stem", 3)]
   job = setting.rng.choice(jobs)
   hour, minute = setting.number(1, 22), setting.rng.randint(1, 58)
   before = [

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from data_gen.compose.chores.registry import chore, exact, lines, note, page, python, text
+from data_gen.compose.chores.registry import (
+    chore, exact, kin, lines, note, page, python, text,
+)  # fmt: skip
 from data_gen.compose.part import Part
 from data_gen.compose.setting import Setting
 from data_gen.draft import exec_call, read_call
@@ -10,7 +12,7 @@ from data_gen.draft import exec_call, read_call
 
 def _pages(setting: Setting, folder: str, count: int, suffix: str = "txt") -> dict:
   """Files of a few lines, in alphabetical order of their names."""
-  names = sorted(f"{folder}/{w}.{suffix}" for w in setting.words("item", count))
+  names = sorted(f"{folder}/{w}.{suffix}" for w in kin(setting, "item", count))
   return {name: page(setting, setting.data.randint(3, 7)) for name in names}
 
 
