@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from clawgym_jax.contracts.runs import only_writer
-from clawgym_jax.contracts.task import load_task
-from data_gen import audit, mutation
+from data_gen import audit
+from data_gen.audit import folder as audit_folder, trial
 from data_gen.draft import REGISTRY
 from data_gen.synthesize import make_task
 
@@ -51,7 +51,7 @@ def audited(tmp_path_factory):
   lax = _make(folder, "lax") / "checks" / "check.py"
   lax.write_text(
       "def grade(workspace, final_message, transcript):\n"
-      "  done = final_message.startswith('Done')\n"
+      "  done = any(m['role'] == 'tool' for m in transcript)\n"
       "  return {'a': float(done)}\n"
   )
   return folder, _audit(folder)
@@ -125,15 +125,20 @@ def test_two_audits_at_once_are_refused(tmp_path):
   assert "another audit is writing" in refused.stderr
 
 
-@pytest.mark.parametrize("place", ["open_sandbox", "load_task", "Verifier"])
+@pytest.mark.parametrize(
+    "module, place",
+    [(trial, "open_sandbox"), (audit_folder, "load_task"), (trial, "Verifier")],
+)
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOSPC, errno.EAGAIN])
-def test_a_host_without_means_decides_nothing(tmp_path, monkeypatch, place, code):
+def test_a_host_without_means_decides_nothing(
+    tmp_path, monkeypatch, module, place, code
+):
   sound = _make(tmp_path, "sound")
 
   def fail(*_args, **_kwargs):
     raise OSError(code, "the host is short of it")
 
-  monkeypatch.setattr(audit, place, fail)
+  monkeypatch.setattr(module, place, fail)
   summary = asyncio.run(audit.audit(tmp_path, 1))
   assert (summary["rejected"], summary["undecided"]) == (0, 1)
   assert sound.is_dir() and not (tmp_path / "rejected").exists()
@@ -142,27 +147,13 @@ def test_a_host_without_means_decides_nothing(tmp_path, monkeypatch, place, code
 def test_a_fault_of_our_own_ends_the_audit(tmp_path, monkeypatch):
   sound = _make(tmp_path, "sound")
 
-  async def fail(*_):
+  async def fail(*_, **__):
     raise TypeError("ours")
 
-  monkeypatch.setattr(audit, "judge", fail)
+  monkeypatch.setattr(audit_folder, "judge", fail)
   with pytest.raises(TypeError, match="ours"):
     asyncio.run(audit.audit(tmp_path, 1))
   assert sound.is_dir() and not (tmp_path / "rejected").exists()
-
-
-def test_every_kind_of_result_is_spoiled(tmp_path):
-  for family in ("pack_folder", "database_update", "log_count"):
-    task = load_task(_make(tmp_path, family, family))
-    for path in task.workspace.rglob("*"):
-      if path.is_file():
-        data = path.read_bytes()
-        assert mutation.spoil(data) != data
-        assert mutation.spoil(data)[:2] == data[:2] or len(data) < 3
-  assert mutation.spoil(b"") == b"x"
-  for damaged in (b"\x1f\x8b nothing", b"SQLite format 3\0 nothing"):
-    assert mutation.spoil(damaged) != damaged
-  assert mutation.spoil(b"7\n") == b"2\n"
 
 
 def test_it_runs_in_the_backend_that_is_asked_for(tmp_path, monkeypatch):
