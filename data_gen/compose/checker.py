@@ -46,7 +46,8 @@ def _judge(root: Path, spec: dict, services: list) -> dict[str, bool]:
   judge, names = JUDGES.get(spec["kind"], (judge_table, ("right", "columns", "order")))
   try:
     if "effects" in spec:
-      return judge([r["data"] for r in services if r["service"] == spec["service"]], spec)
+      told = [r["data"] for r in services if r["service"] == spec["service"]]
+      return judge(told, spec)
     return judge(root, spec)
   except Exception:  # whatever is in the file's place, it is wrong
     return dict.fromkeys(names, False)

@@ -192,8 +192,8 @@ SINKS = {
                 " in {path}",
                 "to {path} as JSON, a list with one object a row (keys {columns}, every"
                 " value a string)",
-                "in {path}, a JSON array of objects that have {columns}, with strings as"
-                " values",
+                "in {path}, a JSON array of objects that have {columns}, with strings"
+                " as values",
             ),
             _FILE + "  json.dump(rows, file, indent=1)",
         ),
@@ -202,7 +202,8 @@ SINKS = {
             (
                 "as JSON Lines, one object a row with the keys {columns}, all values"
                 " strings, in {path}",
-                "to {path}, one JSON object a line with {columns}, every value a string",
+                "to {path}, one JSON object a line with {columns}, every value a"
+                " string",
                 "in {path} in JSONL form (keys {columns}, string values)",
             ),
             _FILE + '  file.writelines(json.dumps(r) + "\\n" for r in rows)',
@@ -226,8 +227,8 @@ SINKS = {
             (
                 "as one JSON object with a list of strings for each of the columns"
                 " {columns} in {path}",
-                "to {path} column by column: a JSON object with the keys {columns}, each"
-                " a list of all its values as strings",
+                "to {path} column by column: a JSON object with the keys {columns},"
+                " each a list of all its values as strings",
                 "in {path}, a JSON object of columns ({columns}), every one a list of"
                 " strings in the order of the rows",
             ),
@@ -238,8 +239,8 @@ SINKS = {
             (
                 "as a YAML list of mappings with the keys {columns}, all values in"
                 " double quotes, in {path}",
-                "to {path} in YAML, one list item a row with {columns}, values in double"
-                " quotes",
+                "to {path} in YAML, one list item a row with {columns}, values in"
+                " double quotes",
                 "in {path}, a YAML sequence whose items map {columns} to double-quoted"
                 " values",
             ),
@@ -254,8 +255,8 @@ SINKS = {
             (
                 "as XML in {path}: a root element records, in it a record for each row"
                 " with the elements {columns}",
-                "to {path}, an XML file whose records element holds a record a row, each"
-                " with {columns} as elements",
+                "to {path}, an XML file whose records element holds a record a row,"
+                " each with {columns} as elements",
                 "in {path} as XML, records at the top, below it one record a row, below"
                 " that {columns}",
             ),
@@ -275,8 +276,8 @@ SINKS = {
                 "as an HTML page with one table, header cells {columns}, in {path}",
                 "to {path}, a web page that has a table with the columns {columns} (th"
                 " cells in its first row)",
-                "in {path} as an HTML table whose first row has {columns} as th and whose"
-                " other rows are td",
+                "in {path} as an HTML table whose first row has {columns} as th and"
+                " whose other rows are td",
             ),
             _FILE.replace("import os\n", "import html, os\n")
             + '  print("<html><body><table>", file=file)\n'
@@ -296,8 +297,8 @@ SINKS = {
                 " top",
             ),
             _OPEN + "names = {names}\n"
-            'lines = [names, ["---"] * len(names), *([r[n] for n in names] for r in rows)]\n'
-            'with open("{path}", "w") as file:\n'
+            'lines = [names, ["---"] * len(names), *([r[n] for n in names] for r in'
+            ' rows)]\nwith open("{path}", "w") as file:\n'
             "  for line in lines:\n"
             '    print("| " + " | ".join(line) + " |", file=file)',
             fits=lambda t: not any("|" in c for row in t.cells() for c in row),
@@ -305,14 +306,14 @@ SINKS = {
         Sink(
             "report", ".md", "report writing",
             (
-                "as a short report in {path}: the heading \"# {stem}\", a line \"- {first}:"
-                " {second}\" for each row with its values, and at the end \"Total: \" with"
-                " the sum of {second}",
-                "to {path} in Markdown, headed \"# {stem}\", then for each row its {first}"
-                " and {second} in the form \"- {first}: {second}\", and a last line"
-                " \"Total: \" and all {second} added up",
-                "in {path}, a Markdown report with the title \"# {stem}\", one bullet \"-"
-                " {first}: {second}\" a row (the values, of course), and the sum of"
+                "as a short report in {path}: the heading \"# {stem}\", a line \"-"
+                " {first}: {second}\" for each row with its values, and at the end"
+                " \"Total: \" with the sum of {second}",
+                "to {path} in Markdown, headed \"# {stem}\", then for each row its"
+                " {first} and {second} in the form \"- {first}: {second}\", and a last"
+                " line \"Total: \" and all {second} added up",
+                "in {path}, a Markdown report with the title \"# {stem}\", one bullet"
+                " \"- {first}: {second}\" a row (the values, of course), and the sum of"
                 " {second} after \"Total: \" in the last line",
             ),
             _FILE.replace("import os\n", "import os\nfrom decimal import Decimal\n")
@@ -328,8 +329,9 @@ SINKS = {
             (
                 "as one line in {path}: for each row \"{first}: {second}\" with its"
                 " values, joined by \", \", and a full stop at the end",
-                "to {path} as a single sentence that goes through the rows as \"{first}:"
-                " {second}\" (their values), with \", \" between them and a full stop",
+                "to {path} as a single sentence that goes through the rows as"
+                " \"{first}: {second}\" (their values), with \", \" between them and a"
+                " full stop",
                 "in {path}, all in one line: the rows' values in the form \"{first}:"
                 " {second}\", \", \" between two, \".\" at the end",
             ),
@@ -341,8 +343,8 @@ SINKS = {
         Sink(
             "sqlite", ".db", "database writing",
             (
-                "in a new SQLite database {path}, table {stem}, columns {columns}, all of"
-                " type text",
+                "in a new SQLite database {path}, table {stem}, columns {columns}, all"
+                " of type text",
                 "to the SQLite file {path}: a table {stem} with the text columns"
                 " {columns}",
                 "as the table {stem} of a SQLite database in {path}, with {columns} as"
@@ -367,8 +369,8 @@ SINKS = {
                 " then one INSERT for each row",
                 "to {path}, an SQL script that creates the table {stem} ({columns}, all"
                 " text) and inserts the rows, a statement each",
-                "in {path} as SQL statements for SQLite that create {stem} with {columns}"
-                " as text and INSERT every row",
+                "in {path} as SQL statements for SQLite that create {stem} with"
+                " {columns} as text and INSERT every row",
             ),
             _FILE
             + "  columns = \", \".join(f'\"{{n}}\" text' for n in {names})\n"
@@ -381,12 +383,12 @@ SINKS = {
         Sink(
             "ini", ".ini", "format conversion",
             (
-                "as INI in {path}: a section for each {first}, in it the other columns as"
-                " keys ({columns})",
-                "to {path}, an INI file with one section a row, named by its {first}, and"
-                " the rest of {columns} as its keys",
-                "in {path} in INI form, {first} as section, and below it what else there"
-                " is of {columns}, key = value",
+                "as INI in {path}: a section for each {first}, in it the other columns"
+                " as keys ({columns})",
+                "to {path}, an INI file with one section a row, named by its {first},"
+                " and the rest of {columns} as its keys",
+                "in {path} in INI form, {first} as section, and below it what else"
+                " there is of {columns}, key = value",
             ),
             _FILE
             + "  for r in rows:\n"
@@ -398,34 +400,35 @@ SINKS = {
         Sink(
             "ics", ".ics", "calendar keeping",
             (
-                "as an iCalendar file {path} with one all-day event a row: SUMMARY is the"
-                " {first}, DTSTART the {second}",
-                "to {path} for the calendar (ICS), each row a whole-day event with {first}"
-                " as SUMMARY and {second} as DTSTART",
+                "as an iCalendar file {path} with one all-day event a row: SUMMARY is"
+                " the {first}, DTSTART the {second}",
+                "to {path} for the calendar (ICS), each row a whole-day event with"
+                " {first} as SUMMARY and {second} as DTSTART",
                 "in {path}, an .ics file in which every row is an all-day VEVENT on its"
                 " {second}, with the {first} as SUMMARY",
             ),
             _FILE
             + "  "
             + _ESCAPED
-            + '  print("BEGIN:VCALENDAR\\nVERSION:2.0\\nPRODID:-//rows//EN", file=file)\n'
+            + '  print("BEGIN:VCALENDAR\\nVERSION:2.0", file=file)\n'
+            '  print("PRODID:-//rows//EN", file=file)\n'
             "  for number, r in enumerate(rows, 1):\n"
             '    day = r["{second}"].replace("-", "")\n'
             '    print(f"BEGIN:VEVENT\\nUID:{{number}}\\nDTSTART;VALUE=DATE:{{day}}",'
             " file=file)\n"
-            '    print("SUMMARY:" + escape(r["{first}"]) + "\\nEND:VEVENT", file=file)\n'
-            '  print("END:VCALENDAR", file=file)',
+            '    print("SUMMARY:" + escape(r["{first}"]) + "\\nEND:VEVENT",'
+            ' file=file)\n  print("END:VCALENDAR", file=file)',
             view=_days,
         ),
         Sink(
             "vcard", ".vcf", "contact keeping",
             (
-                "as vCards (version 4.0) in {path}, one a row: FN is the {first}, NOTE the"
-                " {second}",
-                "to {path}, a vCard 4.0 file with a card for each row, {first} as FN and"
-                " {second} as NOTE",
-                "in {path} for the address book: one vCard (4.0) a row with the {first} in"
-                " FN and the {second} in NOTE",
+                "as vCards (version 4.0) in {path}, one a row: FN is the {first}, NOTE"
+                " the {second}",
+                "to {path}, a vCard 4.0 file with a card for each row, {first} as FN"
+                " and {second} as NOTE",
+                "in {path} for the address book: one vCard (4.0) a row with the"
+                " {first} in FN and the {second} in NOTE",
             ),
             _FILE
             + "  "
@@ -440,12 +443,12 @@ SINKS = {
         Sink(
             "log", ".log", "format conversion",
             (
-                "as log lines in {path}, one a row: key=\"value\" for each of {columns},"
-                " blanks between",
-                "to {path} with a line a row, in it {columns} as key=\"value\", separated"
-                " by blanks",
-                "in {path}, every row one line of key=\"value\" pairs ({columns}) with a"
-                " blank between two",
+                "as log lines in {path}, one a row: key=\"value\" for each of"
+                " {columns}, blanks between",
+                "to {path} with a line a row, in it {columns} as key=\"value\","
+                " separated by blanks",
+                "in {path}, every row one line of key=\"value\" pairs ({columns}) with"
+                " a blank between two",
             ),
             _FILE
             + "  for r in rows:\n"

@@ -164,7 +164,8 @@ def test_a_program_that_does_not_end_is_wrong(tmp_path, monkeypatch):
   spec = {
       "kind": "script", "path": "p.py", "input": "1\n", "output": "1", "keeps": ["# a"],
   }  # fmt: skip
-  for code in ("while True: pass", "import os\nos.fork()\nprint(1, flush=True)\nwhile 1: 0"):
+  forks = "import os\nos.fork()\nprint(1, flush=True)\nwhile True: pass"
+  for code in ("while True: pass", forks):
     (tmp_path / "p.py").write_text(code)
     assert not checker._judge(tmp_path, spec, [])["right"]
   code = "import sys\nprint(open(sys.argv[1]).read())\n"

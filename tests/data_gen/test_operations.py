@@ -135,7 +135,7 @@ def test_every_operation_has_three_wordings(drawn):
 
 def test_literals_are_said(drawn):
   """Numbers and words in quotes are in the request, in the source, or fixed."""
-  fixed = {"0.01", "", ".2f", "-", "[0-9]", *"Monday Tuesday Wednesday Thursday".split()}
+  fixed = {"0.01", "", ".2f", "-", "[0-9]"}
   for name, (_, c) in drawn.items():
     known = " ".join(s.said for s in c.steps) + " ".join(c.source.names)
     known += " ".join(c.second.names) if c.second else ""

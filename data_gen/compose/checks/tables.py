@@ -195,7 +195,8 @@ def _ini(path: Path, spec: dict) -> tuple[list, list]:
   parser.optionxform = str
   parser.read_string(read_text(path))
   first = spec["columns"][0]
-  return _records([{first: s, **dict(parser.items(s))} for s in parser.sections()], spec)
+  found = [{first: name, **dict(parser.items(name))} for name in parser.sections()]
+  return _records(found, spec)
 
 
 def _sqlite(path: Path, spec: dict) -> tuple[list, list]:
@@ -264,8 +265,9 @@ def _components(path: Path, name: str) -> list[dict]:
 READERS = {
     "csv": _delimited, "tsv": _delimited, "csv_semicolon": _delimited,
     "csv_gz": _delimited,
-    "json": _json, "jsonl": _jsonl, "json_map": _json_map, "json_columns": _json_columns,
-    "yaml": _yaml, "xml": _xml, "html": _html, "markdown": _markdown,
+    "json": _json, "jsonl": _jsonl, "json_map": _json_map,
+    "json_columns": _json_columns, "yaml": _yaml, "xml": _xml, "html": _html,
+    "markdown": _markdown,
     "sentence": _sentence, "log": _log, "ini": _ini, "sqlite": _sqlite, "sql": _sql,
     "ics": _ics, "vcard": _vcard,
 }  # fmt: skip

@@ -27,8 +27,8 @@ SCRIPT_SECONDS = 10.0
 
 def _lines(root: Path, spec: dict) -> dict[str, bool]:
   """The file has these lines, blanks at their ends aside."""
-  lines = [line.rstrip() for line in read_text(root / spec["path"]).rstrip().split("\n")]
-  return {"right": lines == spec["lines"]}
+  text = read_text(root / spec["path"]).rstrip()
+  return {"right": [line.rstrip() for line in text.split("\n")] == spec["lines"]}
 
 
 def _exact(root: Path, spec: dict) -> dict[str, bool]:
@@ -102,16 +102,17 @@ def _git(root: Path, spec: dict) -> dict[str, bool]:
   """A branch's commit holds these files; so do its message and its parents."""
   repository = root / spec["path"] / ".git"
   commit = _object(repository, _branch(repository, spec["branch"]))
-  head, _, message = commit.decode().partition("\n\n")
-  fields = [line.split(" ", 1) for line in head.split("\n")]
+  top, _, message = commit.decode().partition("\n\n")
+  fields = [line.split(" ", 1) for line in top.split("\n")]
   parents = [value for name, value in fields if name == "parent"]
   right = _tree(repository, dict(fields)["tree"]) == spec["tree"]
   wanted = [_branch(repository, b) if len(b) < 40 else b for b in spec["parents"]]
   right = right and sorted(parents) == sorted(wanted)
+  head = read_text(repository / "HEAD").strip()
   return {
       "right": right,
       "message": right and spec["message"] in ("", message.strip()),
-      "on_branch": right and read_text(repository / "HEAD").strip().endswith(spec["on"]),
+      "on_branch": right and head == f"ref: refs/heads/{spec['on']}",
   }
 
 

@@ -20,7 +20,9 @@ def _named(path: str) -> str:
 def _texts(setting: Setting, paths: list[str]) -> dict[str, bytes]:
   """A short text for each path, all different."""
   return {
-      path: text([f"{_named(path)} {number}", *page(setting, setting.data.randint(2, 5))])
+      path: text(
+          [f"{_named(path)} {number}", *page(setting, setting.data.randint(2, 5))]
+      )
       for number, path in enumerate(paths)
   }
 
@@ -90,7 +92,8 @@ def sort_by_month(setting: Setting) -> Part:
       workspace=files,
       deliverables={
           "sort_by_month": exact(
-              {f"{folder}/{_named(p)[:7]}/{_named(p)}": d for p, d in files.items()}, files
+              {f"{folder}/{_named(p)[:7]}/{_named(p)}": d for p, d in files.items()},
+              files,
           )
       },
       done=f"{folder} has a folder a month",
@@ -181,7 +184,8 @@ def remove_copies(setting: Setting) -> Part:
       " one whose name comes first in the alphabet.",
       f"Some files in {folder} are copies of others. Delete them; the alphabetically"
       " first of each content stays.",
-      f"Deduplicate {folder} by content and keep the first name of each in the alphabet.",
+      f"Deduplicate {folder} by content and keep the first name of each in the"
+      " alphabet.",
   ))  # fmt: skip
   return Part(
       said=said,
@@ -219,7 +223,8 @@ def clean_up(setting: Setting) -> Part:
   said = setting.rng.choice((
       f"Clean up {folder} with all its folders: delete files that end in .{suffix} and"
       " files that are empty, nothing else.",
-      f"Remove every .{suffix} file and every empty file below {folder}; keep the rest.",
+      f"Remove every .{suffix} file and every empty file below {folder}; keep the"
+      " rest.",
       f"Tidy {folder}, subfolders too: .{suffix} files and empty files can go, all"
       " others stay.",
   ))  # fmt: skip
@@ -227,7 +232,9 @@ def clean_up(setting: Setting) -> Part:
       said=said,
       calls=[
           exec_call(f"find {folder} -type f -size -1000 | sort"),
-          exec_call(f"find {folder} -type f \\( -name '*.{suffix}' -o -empty \\) -delete"),
+          exec_call(
+              f"find {folder} -type f \\( -name '*.{suffix}' -o -empty \\) -delete"
+          ),
           exec_call(f"find {folder} -type f | sort"),
       ],
       workspace=files,
@@ -286,13 +293,15 @@ def archive_files(setting: Setting) -> Part:
 @chore("archiving")
 def zip_folder(setting: Setting) -> Part:
   """A folder is packed as it is and stays."""
-  folder, path = f"records/{setting.word('topic')}", f"archive/{setting.word('topic')}.zip"
+  folder = f"records/{setting.word('topic')}"
+  path = f"archive/{setting.word('topic')}.zip"
   stems = kin(setting, "item", 5)
   names = [f"{s}.txt" if n % 2 else f"more/{s}.txt" for n, s in enumerate(stems)]
   files = _texts(setting, [f"{folder}/{name}" for name in names])
   said = setting.rng.choice((
       f"Zip {folder} into {path}, with paths that start at {folder}.",
-      f"Make {path} of everything below {folder}; in it the paths begin with {folder}/.",
+      f"Make {path} of everything below {folder}; in it the paths begin with"
+      f" {folder}/.",
       f"Back {folder} up as {path} (zip, paths from {folder} on) and leave it there.",
   ))  # fmt: skip
   return Part(
@@ -332,7 +341,8 @@ def _zipped(files: dict[str, bytes]) -> bytes:
 
 @chore("archiving")
 def unpack(setting: Setting) -> Part:
-  source, target = f"downloads/{setting.word('topic')}.zip", f"unpacked/{setting.word('topic')}"
+  source = f"downloads/{setting.word('topic')}.zip"
+  target = f"unpacked/{setting.word('topic')}"
   names = [f"{word}.txt" for word in kin(setting, "item", 4)]
   files = _texts(setting, names)
   said = setting.rng.choice((
@@ -373,12 +383,16 @@ def checksums(setting: Setting) -> Part:
       said=said,
       calls=[
           exec_call(f"ls {folder}"),
-          exec_call(f"cd {folder} && sha256sum * > /tmp/sums && mv /tmp/sums SHA256SUMS"),
+          exec_call(
+              f"cd {folder} && sha256sum * > /tmp/sums && mv /tmp/sums SHA256SUMS"
+          ),
           read_call(path),
       ],
       workspace=files,
       deliverables={
-          "checksums": lines(path, (f"{digest(d)}  {_named(p)}" for p, d in files.items()))
+          "checksums": lines(
+              path, (f"{digest(d)}  {_named(p)}" for p, d in files.items())
+          )
       },
       done=f"{path} is there",
   )
@@ -387,19 +401,20 @@ def checksums(setting: Setting) -> Part:
 @chore("validation")
 def damaged_files(setting: Setting) -> Part:
   """Which files do not match their checksums."""
-  folder, path = f"release/{setting.word('topic')}", f"checks/{setting.word('topic')}.txt"
+  folder = f"release/{setting.word('topic')}"
+  path = f"checks/{setting.word('topic')}.txt"
   files = _texts(setting, sorted(f"{folder}/{w}.txt" for w in kin(setting, "item", 7)))
   sums = text(f"{digest(d)}  {_named(p)}" for p, d in files.items())
   bad = sorted(setting.data.sample(sorted(files), setting.data.randint(2, 3)))
   for name in bad:
     files[name] += b"overwritten\n"
   said = setting.rng.choice((
-      f"Check {folder} against its SHA256SUMS and list the names of the files that do not"
-      f" match in {path}, one a line, by name.",
-      f"Some files in {folder} differ from what SHA256SUMS there says. Write their names"
-      f" to {path}, a line each, in alphabetical order.",
-      f"Verify the checksums of {folder} (SHA256SUMS) and save the bare names of damaged"
-      f" files in {path}, sorted, one a line.",
+      f"Check {folder} against its SHA256SUMS and list the names of the files that do"
+      f" not match in {path}, one a line, by name.",
+      f"Some files in {folder} differ from what SHA256SUMS there says. Write their"
+      f" names to {path}, a line each, in alphabetical order.",
+      f"Verify the checksums of {folder} (SHA256SUMS) and save the bare names of"
+      f" damaged files in {path}, sorted, one a line.",
   ))  # fmt: skip
   return Part(
       said=said,
@@ -407,7 +422,8 @@ def damaged_files(setting: Setting) -> Part:
           read_call(f"{folder}/SHA256SUMS"),
           exec_call(
               f"mkdir -p checks && cd {folder} && sha256sum -c SHA256SUMS 2>/dev/null"
-              f" | sed -n 's/: FAILED$//p' | sort > /tmp/bad; cd - && cp /tmp/bad {path}"
+              f" | sed -n 's/: FAILED$//p' | sort > /tmp/bad; cd - && cp /tmp/bad"
+              f" {path}"
           ),
           read_call(path),
       ],
@@ -419,14 +435,17 @@ def damaged_files(setting: Setting) -> Part:
 
 @chore("file reading")
 def manifest(setting: Setting) -> Part:
-  folder, path = f"release/{setting.word('topic')}", f"lists/{setting.word('topic')}.json"
+  folder = f"release/{setting.word('topic')}"
+  path = f"lists/{setting.word('topic')}.json"
   files = _texts(setting, [f"{folder}/{word}.txt" for word in kin(setting, "item", 5)])
   value = {_named(p): len(d) for p, d in files.items()}
   said = setting.rng.choice((
-      f"Write {path}: a JSON object from each file name in {folder} to its size in bytes.",
-      f"List the files of {folder} in {path} as one JSON object, name to number of bytes.",
-      f"Make a manifest {path} of {folder} in JSON, bare names as keys, sizes in bytes as"
-      " numbers.",
+      f"Write {path}: a JSON object from each file name in {folder} to its size in"
+      " bytes.",
+      f"List the files of {folder} in {path} as one JSON object, name to number of"
+      " bytes.",
+      f"Make a manifest {path} of {folder} in JSON, bare names as keys, sizes in bytes"
+      " as numbers.",
   ))  # fmt: skip
   return Part(
       said=said,

@@ -156,8 +156,8 @@ def git_commit(setting: Setting) -> Part:
   workspace |= {f"{folder}/{path}": data for path, data in after.items()}
   branch, message = setting.word("topic"), f"Add to {setting.word('project')}"
   said = setting.rng.choice((
-      f"{folder} has changes that are not committed: commit them all, new files too, on a"
-      f" new branch {branch} with the message \"{message}\" and stay on it.",
+      f"{folder} has changes that are not committed: commit them all, new files too,"
+      f" on a new branch {branch} with the message \"{message}\" and stay on it.",
       f"In the repository {folder}, make a branch {branch} and commit there everything"
       f" that is changed or new, as \"{message}\".",
       f"Commit the open changes of {folder}, new files as well, with \"{message}\", but"

@@ -23,8 +23,8 @@ def remember(setting: Setting) -> Part:
   before = ["# Memory", "", *(f"- {f}: {v}" for f, v in facts.items())]
   after = [f"- {fact}: {new}" if b.startswith(f"- {fact}:") else b for b in before]
   said = setting.rng.choice((
-      f"Remember for later: {fact.lower()} is {new} now. Correct MEMORY.md, whose line has"
-      " the old one.",
+      f"Remember for later: {fact.lower()} is {new} now. Correct MEMORY.md, whose line"
+      " has the old one.",
       f"{fact} has changed to {new}; bring MEMORY.md up to date in its own line.",
       f"In MEMORY.md, put {new} for {fact.lower()}, in place of what it says.",
   ))  # fmt: skip
@@ -82,10 +82,10 @@ def recall(setting: Setting) -> Part:
       body.append(f"- Budget of {project}: {answer}")
     files[f"memory/{day}.md"] = text([*body, f"- Walked {setting.integer(2, 20)} km"])
   said = setting.rng.choice((
-      f"The notes in memory/ say what the budget of {project} is; write the latest figure,"
-      f" only the number, to {path}.",
-      f"Look up the newest budget of {project} in the daily notes (memory/) and save the"
-      f" number alone in {path}.",
+      f"The notes in memory/ say what the budget of {project} is; write the latest"
+      f" figure, only the number, to {path}.",
+      f"Look up the newest budget of {project} in the daily notes (memory/) and save"
+      f" the number alone in {path}.",
       f"What was the last budget of {project} that I noted in memory/? Put just the"
       f" number into {path}.",
   ))  # fmt: skip
@@ -94,8 +94,8 @@ def recall(setting: Setting) -> Part:
       calls=[
           exec_call(f"grep -rn {project} memory/ | sort"),
           exec_call(
-              f"mkdir -p answers && grep -h 'Budget of {project}:' memory/*.md | tail -n 1"
-              f" | sed 's/.*: //' > {path}"
+              f"mkdir -p answers && grep -h 'Budget of {project}:' memory/*.md | tail"
+              f" -n 1 | sed 's/.*: //' > {path}"
           ),
           read_call(path),
       ],
@@ -119,7 +119,8 @@ def tick_off(setting: Setting) -> Part:
   said = setting.rng.choice((
       f"\"{done[0]}\" and \"{done[1]}\" are done: tick them off in {path} ([x]).",
       f"In {path}, mark \"{done[0]}\" and \"{done[1]}\" with [x]; the others are open.",
-      f"Tick \"{done[0]}\" and \"{done[1]}\" in {path}, that is [x] for [ ], no others.",
+      f"Tick \"{done[0]}\" and \"{done[1]}\" in {path}, that is [x] for [ ], no"
+      " others.",
   ))  # fmt: skip
   return Part(
       said=said,
@@ -185,11 +186,14 @@ def move_event(setting: Setting) -> Part:
   form = f"{day:%Y%m%d}"
   said = setting.rng.choice((
       f"Move \"{title}\" in {path} to {day} ({form} as the file writes it).",
-      f"\"{title}\" is on {day} now, {form}: change its DTSTART in {path} and no other.",
-      f"In {path}, the event \"{title}\" has to start on {day} ({form}); leave the rest.",
+      f"\"{title}\" is on {day} now, {form}: change its DTSTART in {path} and no"
+      " other.",
+      f"In {path}, the event \"{title}\" has to start on {day} ({form}); leave the"
+      " rest.",
   ))  # fmt: skip
   command = (
-      f"sed -i '/^SUMMARY:{title}$/,/^END/ s/^\\(DTSTART;VALUE=DATE:\\).*/\\1{form}/' {path}"
+      f"sed -i '/^SUMMARY:{title}$/,/^END/ s/^\\(DTSTART;VALUE=DATE:\\).*/\\1{form}/'"
+      f" {path}"
   )
   return Part(
       said=said,
@@ -229,7 +233,11 @@ def minutes(setting: Setting) -> Part:
   ]  # fmt: skip
   return Part(
       said=said,
-      calls=[read_call(template), write_call(path, text(body).decode()), read_call(path)],
+      calls=[
+          read_call(template),
+          write_call(path, text(body).decode()),
+          read_call(path),
+      ],
       workspace={template: text(form)},
       deliverables={"minutes": lines(path, body)},
       done=f"the minutes are {path}",

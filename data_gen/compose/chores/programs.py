@@ -105,10 +105,11 @@ def fix_script(setting: Setting) -> Part:
       f"The test in {folder} fails: {script} is meant to be a program that {purpose}."
       f" Mend the line that is wrong, not the test, then run the program on {data} and"
       f" save its output as {result}.",
-      f"{script} {purpose}, or should. Make {tests} pass by changing only the wrong line"
-      f" of the script, then write what it prints for {data} to {result}.",
+      f"{script} {purpose}, or should. Make {tests} pass by changing only the wrong"
+      f" line of the script, then write what it prints for {data} to {result}.",
       f"Repair {script} ({tests} says how it fails; it {purpose}); one line of it is"
-      f" wrong. After that, save what it prints for {data} in {result}. All else stays.",
+      f" wrong. After that, save what it prints for {data} in {result}. All else"
+      " stays.",
   ))  # fmt: skip
   run = f"cd {folder} && python3 -B -m unittest test_figure 2>&1 | tail -n 12"
   return Part(
@@ -154,8 +155,8 @@ def write_script(setting: Setting) -> Part:
   said = setting.rng.choice((
       f"Write a Python script {script} that takes a file as its argument and prints how"
       f" many of its lines start with {word} (in capitals); {source} is an example.",
-      f"I need {script}: called with a log file such as {source}, it prints the number of"
-      f" lines that begin with {word}, nothing else. Capitals matter.",
+      f"I need {script}: called with a log file such as {source}, it prints the number"
+      f" of lines that begin with {word}, nothing else. Capitals matter.",
       f"Make a Python program {script} which counts the lines starting with {word} (not"
       f" in small letters) in the file given to it, as {source}, and prints the count.",
   ))  # fmt: skip
@@ -196,10 +197,10 @@ def failing_tests(setting: Setting) -> Part:
   said = setting.rng.choice((
       f"Run the unittest tests in {folder} and write the names of the methods that fail"
       f" to {path}, one a line, alphabetically. Repair nothing.",
-      f"Which tests of {folder} fail (unittest)? Save the method names in {path}, sorted,"
-      " a line each; leave the tests as they are.",
-      f"Test {folder} with unittest and list in {path} the failing test methods by name,"
-      " one a line in alphabetical order, without changing them.",
+      f"Which tests of {folder} fail (unittest)? Save the method names in {path},"
+      " sorted, a line each; leave the tests as they are.",
+      f"Test {folder} with unittest and list in {path} the failing test methods by"
+      " name, one a line in alphabetical order, without changing them.",
   ))  # fmt: skip
   return Part(
       said=said,

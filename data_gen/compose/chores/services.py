@@ -65,7 +65,9 @@ def send_message(setting: Setting) -> Part:
       said=said,
       calls=[
           read_call(path),
-          exec_call(f"outbox send --to={address} --subject='{subject}' --body='{body}'"),
+          exec_call(
+              f"outbox send --to={address} --subject='{subject}' --body='{body}'"
+          ),
           exec_call("outbox list"),
       ],
       workspace={path: text(f"{p}: {a}" for p, a in sorted(addresses.items()))},
@@ -92,11 +94,12 @@ def send_file(setting: Setting) -> Part:
       for p in setting.colleagues[:3]
   ]
   said = setting.rng.choice((
-      f"Send {path} as an attachment to all addresses in {people}, in one email with the"
-      f" subject \"{subject}\" and the text \"{body}\"",
+      f"Send {path} as an attachment to all addresses in {people}, in one email with"
+      f" the subject \"{subject}\" and the text \"{body}\"",
       f"Mail {path} to everyone listed in {people} (one message to all), subject"
       f" \"{subject}\", text \"{body}\"",
-      f"One email to all of {people}: subject \"{subject}\", text \"{body}\", and {path}"
+      f"One email to all of {people}: subject \"{subject}\", text \"{body}\", and"
+      f" {path}"
       " attached.",
   ))  # fmt: skip
   return Part(
@@ -183,8 +186,8 @@ def shift_event(setting: Setting) -> Part:
   meant = next(e for e in events if e["title"] == title)
   said = setting.rng.choice((
       f"Move \"{title}\" in my calendar to {day}, {start[-5:]} to {end[-5:]}.",
-      f"\"{title}\" takes place on {day} from {start[-5:]} to {end[-5:]} now; change the"
-      " event in the calendar.",
+      f"\"{title}\" takes place on {day} from {start[-5:]} to {end[-5:]} now; change"
+      " the event in the calendar.",
       f"Shift the calendar's \"{title}\" so that it starts {start[-5:]} and ends"
       f" {end[-5:]} on {day}. Keep the event, do not make a new one.",
   ))  # fmt: skip
@@ -248,11 +251,10 @@ def cancel_event(setting: Setting) -> Part:
 
 
 def _job(number: int, name: str, setting: Setting) -> dict[str, Any]:
+  expr = f"{setting.integer(0, 58)} {setting.integer(1, 22)} * * *"
   return {
       "id": f"job-{number}", "name": name, "enabled": True, "sessionTarget": "isolated",
-      "schedule": {
-          "kind": "cron", "expr": f"{setting.integer(0, 58)} {setting.integer(1, 22)} * * *"
-      },
+      "schedule": {"kind": "cron", "expr": expr},
       "payload": {"kind": "agentTurn", "message": note(setting)},
   }  # fmt: skip
 
@@ -264,11 +266,11 @@ def add_job(setting: Setting) -> Part:
   expr = f"{minute} {hour} * * 1-5"
   message = f"{setting.word('chore')} for {setting.word('client')}"
   said = setting.rng.choice((
-      f"Schedule a job {name} that says \"{message}\" to the agent at {hour}:{minute:02d}"
-      f" from Monday to Friday (cron {expr}).",
+      f"Schedule a job {name} that says \"{message}\" to the agent at"
+      f" {hour}:{minute:02d} from Monday to Friday (cron {expr}).",
       f"Set up the cron job {name}, schedule {expr}, with the message \"{message}\"",
-      f"Every weekday at {hour}:{minute:02d} ({expr}) a job named {name} should send the"
-      f" agent \"{message}\": add it.",
+      f"Every weekday at {hour}:{minute:02d} ({expr}) a job named {name} should send"
+      f" the agent \"{message}\": add it.",
   ))  # fmt: skip
   job = {
       "name": name, "enabled": True, "schedule": {"kind": "cron", "expr": expr},

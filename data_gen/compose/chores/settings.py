@@ -83,7 +83,8 @@ def yaml_value(setting: Setting) -> Part:
       f"# {name}, see the team page", "view:", f"  width: {old[0]}",
       f"  {key}: {old[1]}", f"  height: {old[2]}", "theme: plain",
   ]  # fmt: skip
-  after = [f"  {key}: {new}" if line.startswith(f"  {key}:") else line for line in before]
+  start = f"  {key}: "
+  after = [start + new if line.startswith(start) else line for line in before]
   return _changed(
       "yaml_value", _ask(setting, f"view.{key}", new, path),
       [read_call(path), exec_call(f"sed -i 's/^  {key}: .*/  {key}: {new}/' {path}")],
@@ -254,8 +255,8 @@ def crontab_line(setting: Setting) -> Part:
   new = f"{minute} {hour} * * *"
   after = [f"{new} {job}" if line.endswith(f" {job}") else line for line in before]
   said = setting.rng.choice((
-      f"Let {job} run daily at {hour}:{minute:02d} in {path} (schedule {new}); the other"
-      " jobs keep their times.",
+      f"Let {job} run daily at {hour}:{minute:02d} in {path} (schedule {new}); the"
+      " other jobs keep their times.",
       f"In {path}, change the schedule of {job} to {new} and nothing else.",
       f"{path}: {job} is to start at {hour}:{minute:02d} every day, so {new}. Leave the"
       " other lines.",
@@ -274,7 +275,8 @@ def xml_value(setting: Setting) -> Part:
   old = [setting.integer(10, 900) for _ in range(3)]
   before = [
       f"<{name}>", f'  <limit of="{key}">{old[0]}</limit>',
-      f'  <limit of="total">{old[1]}</limit>', f"  <pause>{old[2]}</pause>", f"</{name}>",
+      f'  <limit of="total">{old[1]}</limit>', f"  <pause>{old[2]}</pause>",
+      f"</{name}>",
   ]  # fmt: skip
   after = [before[0], f'  <limit of="{key}">{new}</limit>', *before[2:]]
   said = setting.rng.choice((

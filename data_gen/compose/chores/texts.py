@@ -23,10 +23,10 @@ def merge_texts(setting: Setting) -> Part:
   said = setting.rng.choice((
       f"Join the files of {folder} in alphabetical order into {path}, each after a line"
       " \"== NAME ==\" with its file name.",
-      f"Put all of {folder} into one file {path}: for each file, by name, first the line"
-      " \"== NAME ==\" (NAME is the bare file name), then its text.",
-      f"Make {path} of the texts in {folder}, sorted by name; a line \"== NAME ==\" with"
-      " the name of the file comes before each.",
+      f"Put all of {folder} into one file {path}: for each file, by name, first the"
+      " line \"== NAME ==\" (NAME is the bare file name), then its text.",
+      f"Make {path} of the texts in {folder}, sorted by name; a line \"== NAME ==\""
+      " with the name of the file comes before each.",
   ))  # fmt: skip
   whole = [
       line
@@ -63,8 +63,8 @@ def split_text(setting: Setting) -> Part:
   said = setting.rng.choice((
       f"Split {source} into files of {size} lines in {target}: part-00.txt, part-01.txt"
       " and so on; the last may be shorter.",
-      f"Cut {source} after every {size} lines and save the pieces as {target}/part-00.txt,"
-      f" {target}/part-01.txt, …",
+      f"Cut {source} after every {size} lines and save the pieces as"
+      f" {target}/part-00.txt, {target}/part-01.txt, …",
       f"Divide {source} into pieces of {size} lines each, {target}/part-00.txt onwards"
       " (two digits).",
   ))  # fmt: skip
@@ -73,8 +73,8 @@ def split_text(setting: Setting) -> Part:
       calls=[
           exec_call(f"wc -l {source}"),
           exec_call(
-              f"mkdir -p {target} && split -l {size} -d --additional-suffix=.txt {source}"
-              f" {target}/part-"
+              f"mkdir -p {target} && split -l {size} -d --additional-suffix=.txt"
+              f" {source} {target}/part-"
           ),
           exec_call(f"wc -l {target}/*"),
       ],
@@ -122,7 +122,8 @@ def unix_lines(setting: Setting) -> Part:
   folder = f"letters/{setting.word('topic')}"
   pages = _pages(setting, folder, 4)
   said = setting.rng.choice((
-      f"Give the files in {folder} Unix line ends (LF instead of CRLF), else unchanged.",
+      f"Give the files in {folder} Unix line ends (LF instead of CRLF), else"
+      " unchanged.",
       f"Some program left CRLF line ends in {folder}; make them LF in every file.",
       f"Convert the line ends of all files in {folder} from CRLF to LF.",
   ))  # fmt: skip
@@ -153,7 +154,8 @@ def replace_name(setting: Setting) -> Part:
     bodies[name] = [*body[:at], f"{old} knows, ask {old} first.", *body[at:]]
   after = {n: [line.replace(old, new) for line in b] for n, b in bodies.items()}
   said = setting.rng.choice((
-      f"{old} is called {new} now: change it in all .md files of {folder}, not elsewhere.",
+      f"{old} is called {new} now: change it in all .md files of {folder}, not"
+      " elsewhere.",
       f"Replace {old} by {new} in every .md file in {folder} and leave other files.",
       f"In the Markdown files of {folder}, write {new} wherever it says {old}.",
   ))  # fmt: skip
@@ -177,7 +179,8 @@ def replace_name(setting: Setting) -> Part:
 @chore("text extraction")
 def todo_list(setting: Setting) -> Part | None:
   """Marked lines of many files, with where they stand."""
-  folder, path = f"handbook/{setting.word('topic')}", f"lists/{setting.word('topic')}.txt"
+  folder = f"handbook/{setting.word('topic')}"
+  path = f"lists/{setting.word('topic')}.txt"
   mark = setting.rng.choice(("TODO", "FIXME", "OPEN"))
   bodies, found = {}, []
   for name, body in _pages(setting, folder, 4, "md").items():
@@ -217,16 +220,17 @@ def todo_list(setting: Setting) -> Part | None:
 
 @chore("report writing")
 def title_index(setting: Setting) -> Part:
-  folder, path = f"handbook/{setting.word('topic')}", f"lists/{setting.word('topic')}.md"
+  folder = f"handbook/{setting.word('topic')}"
+  path = f"lists/{setting.word('topic')}.md"
   pages = _pages(setting, folder, 5, "md")
   titles = {name: note(setting) for name in pages}
   said = setting.rng.choice((
-      f"Write an index {path} of {folder}: \"- NAME: TITLE\" for each file by name, TITLE"
-      " being its first line without \"# \".",
+      f"Write an index {path} of {folder}: \"- NAME: TITLE\" for each file by name,"
+      " TITLE being its first line without \"# \".",
       f"Make {path}, a list of the pages in {folder} in alphabetical order, each line"
       " \"- NAME: TITLE\" with the heading of the file's first line.",
-      f"List the pages of {folder} in {path}, a line \"- NAME: TITLE\" each (NAME the bare"
-      " file name, TITLE from the heading in line 1), sorted by name.",
+      f"List the pages of {folder} in {path}, a line \"- NAME: TITLE\" each (NAME the"
+      " bare file name, TITLE from the heading in line 1), sorted by name.",
   ))  # fmt: skip
   return Part(
       said=said,
@@ -258,8 +262,9 @@ def redact(setting: Setting) -> Part | None:
   before, after = [], []
   for line in page(setting, setting.data.randint(8, 16)):
     if setting.data.random() < 0.5:
-      name = f"{setting.pick(('desk', 'info', 'sales', 'help'))}{setting.integer(2, 99)}"
-      before.append(f"{line}, says {name}@{setting.domain}, today")
+      desk = setting.pick(("desk", "info", "sales", "help"))
+      address = f"{desk}{setting.integer(2, 99)}@{setting.domain}"
+      before.append(f"{line}, says {address}, today")
       after.append(f"{line}, says {hide}, today")
     else:
       before.append(line)
@@ -270,7 +275,8 @@ def redact(setting: Setting) -> Part | None:
       f"Save {source} as {path} with every mail address replaced by {hide}.",
       f"Write a copy of {source} to {path} in which {hide} stands for each e-mail"
       " address.",
-      f"Redact {source}: put {hide} where it has a mail address, and save that as {path}.",
+      f"Redact {source}: put {hide} where it has a mail address, and save that as"
+      f" {path}.",
   ))  # fmt: skip
   return Part(
       said=said,

@@ -177,8 +177,8 @@ def prefix_of_id(setting: Setting, table: Table) -> Step | None:
           setting,
           f"add a column code: the last 3 characters of {column}, a hyphen, the first 3"
           f" of {other} in capitals",
-          f"make a column code from the last 3 characters of {column} and the first 3 of"
-          f" {other} in upper case, with - between",
+          f"make a column code from the last 3 characters of {column} and the first 3"
+          f" of {other} in upper case, with - between",
           f"give each row a code, the end of {column} (3 characters), then -, then the"
           f" start of {other} (3 characters, upper case)",
       ),
@@ -333,7 +333,9 @@ def date_format(setting: Setting, table: Table) -> Step | None:
   rows = [
       (*r[:at], f"{r[at]:{form}}", *r[at + 1 :]) for r in table.rows
   ]
-  columns = tuple(Column(column, "text") if c.name == column else c for c in table.columns)
+  columns = tuple(
+      Column(column, "text") if c.name == column else c for c in table.columns
+  )
   return Step(
       phrase(
           setting,

@@ -104,7 +104,8 @@ def mean_by(setting: Setting, table: Table) -> Step | None:
       "for r in rows:\n"
       f'  found.setdefault(r["{group}"], []).append(Decimal(r["{value}"]))\n'
       f"mean = lambda v: str((sum(v) / len(v)){ROUNDED})\n"
-      f'rows = [{{"{group}": k, "{value}": mean(v)}} for k, v in sorted(found.items())]',
+      f'rows = [{{"{group}": k, "{value}": mean(v)}} for k, v in'
+      ' sorted(found.items())]',
       Table((table.named(group), Column(value, "money")), tuple(means.items())),
       ordered=True,
   )
@@ -125,8 +126,8 @@ def median_by(setting: Setting, table: Table) -> Step | None:
           setting,
           f"take the median {value} of each {group}, halves rounded up to two decimals,"
           f" sorted by {group}",
-          f"find the middle {value} (median, two decimals, halves up) for every {group},"
-          f" in order of {group}",
+          f"find the middle {value} (median, two decimals, halves up) for every"
+          f" {group}, in order of {group}",
           f"give the median of {value} per {group}, rounded half up to two decimals,"
           f" listed by {group}",
       ),
@@ -212,7 +213,8 @@ def _by_date(
 
 @operation("groups", "date handling")
 def by_month(setting: Setting, table: Table) -> Step | None:
-  date, value = one(setting, table.of_type("date")), one(setting, table.of_type("money"))
+  date = one(setting, table.of_type("date"))
+  value = one(setting, table.of_type("money"))
   if date is None or value is None or value == "month":
     return None
   sums = _by_date(table, date, value, lambda d: d.isoformat()[:7])
@@ -222,14 +224,16 @@ def by_month(setting: Setting, table: Table) -> Step | None:
           f"add up {value} for each month of {date} (month, as 2031-02), oldest first",
           f"total {value} by the month of {date} in a column month of the form YYYY-MM,"
           " from the first month on",
-          f"sum {value} per month (column month, YYYY-MM, from {date}), sorted by month",
+          f"sum {value} per month (column month, YYYY-MM, from {date}), sorted by"
+          " month",
       ),
       "from decimal import Decimal\n"
       "sums = {}\n"
       "for r in rows:\n"
       f'  month = r["{date}"][:7]\n'
       f'  sums[month] = sums.get(month, 0) + Decimal(r["{value}"])\n'
-      f'rows = [{{"month": k, "{value}": f"{{v:.2f}}"}} for k, v in sorted(sums.items())]',
+      f'rows = [{{"month": k, "{value}": f"{{v:.2f}}"}} for k, v in'
+      ' sorted(sums.items())]',
       Table((Column("month", "text"), Column(value, "money")), tuple(sums.items())),
       ordered=True,
   )
@@ -237,7 +241,8 @@ def by_month(setting: Setting, table: Table) -> Step | None:
 
 @operation("groups", "date handling")
 def by_weekday(setting: Setting, table: Table) -> Step | None:
-  date, value = one(setting, table.of_type("date")), one(setting, table.of_type("money"))
+  date = one(setting, table.of_type("date"))
+  value = one(setting, table.of_type("money"))
   if date is None or value is None or value == "weekday":
     return None
   sums = _by_date(table, date, value, lambda d: d.weekday())
@@ -248,8 +253,8 @@ def by_weekday(setting: Setting, table: Table) -> Step | None:
           " first, days without rows left out",
           f"total {value} by the day of the week of {date}: column weekday with English"
           " names, from Monday on, only days that occur",
-          f"sum {value} per weekday of {date}, with the English name in weekday, ordered"
-          " Monday to Sunday, without days that have no rows",
+          f"sum {value} per weekday of {date}, with the English name in weekday,"
+          " ordered Monday to Sunday, without days that have no rows",
       ),
       "from datetime import date\nfrom decimal import Decimal\n"
       'names = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()\n'
@@ -371,7 +376,8 @@ def summary(setting: Setting, table: Table) -> Step | None:
 @operation("groups", "validation")
 def violations(setting: Setting, table: Table) -> Step | None:
   """A report of the rows that break two rules."""
-  key, column = one(setting, table.of_type("id")), one(setting, table.of_type("category"))
+  key = one(setting, table.of_type("id"))
+  column = one(setting, table.of_type("category"))
   number = one(setting, bounded(table))
   if key is None or number is None or column is None or key == "problem":
     return None

@@ -50,13 +50,13 @@ def cost(setting: Setting, table: Table, other: Table) -> Step | None:
   if count is None or prices is None:
     return None
   key = other.names[0]
-  whole = extended(
-      table, Column("cost", "money"), (n * p for n, p in zip(table.column(count), prices))
-  )
+  costs = [number * price for number, price in zip(table.column(count), prices)]
+  whole = extended(table, Column("cost", "money"), costs)
   return whole and Step(
       phrase(
           setting,
-          f"multiply {count} by the unit_price of the row's {key}, which is in {{other}},"
+          f"multiply {count} by the unit_price of the row's {key}, which is in"
+          f" {{other}},"
           " into a new column cost",
           f"work out a column cost: {count} times the unit_price that {{other}} has for"
           f" the {key}",
@@ -146,8 +146,8 @@ def total_by_team(setting: Setting, table: Table, other: Table) -> Step | None:
   return Step(
       phrase(
           setting,
-          f"add up {value} for each team, where {{other}} says which team a {key} is in,"
-          " sorted by team",
+          f"add up {value} for each team, where {{other}} says which team a {key} is"
+          " in, sorted by team",
           f"total {value} by team (the team of a {key} is in {{other}}), teams in"
           " alphabetical order",
           f"look up the team of each {key} in {{other}}, then sum {value} per team, in"
@@ -159,7 +159,8 @@ def total_by_team(setting: Setting, table: Table, other: Table) -> Step | None:
       "for r in rows:\n"
       f'  name = team[r["{key}"]]\n'
       f'  sums[name] = sums.get(name, 0) + Decimal(r["{value}"])\n'
-      f'rows = [{{"team": k, "{value}": f"{{v:.2f}}"}} for k, v in sorted(sums.items())]',
+      f'rows = [{{"team": k, "{value}": f"{{v:.2f}}"}} for k, v in'
+      ' sorted(sums.items())]',
       Table((other.columns[1], Column(value, "money")), tuple(sorted(sums.items()))),
       ordered=True,
   )
@@ -209,11 +210,12 @@ def closed_on(setting: Setting, table: Table, other: Table) -> Step | None:
   return whole and Step(
       phrase(
           setting,
-          f"keep only the rows whose {key} is listed in {{other}}, with its closed_on as"
-          " a further column",
+          f"keep only the rows whose {key} is listed in {{other}}, with its closed_on"
+          " as a further column",
           f"join with {{other}} by {key}: only rows that are in both, closed_on as the"
           " last column",
-          f"take the rows that {{other}} lists by {key} and add the closed_on from there",
+          f"take the rows that {{other}} lists by {key} and add the closed_on from"
+          " there",
       ),
       f'listed = {{r["{key}"]: r["closed_on"] for r in other}}\n'
       f'rows = [{{**r, "closed_on": listed[r["{key}"]]}}'
@@ -268,10 +270,10 @@ def differing(setting: Setting, table: Table, other: Table) -> Step | None:
           f"compare with {{other}}: where a {key} is in both and booked is not {value},"
           f" list {key}, {value} and booked, sorted by {key}",
           f"find each {key} whose {value} differs from its booked in {{other}}; give"
-          f" {key}, {value}, booked in order of {key}; what is in one file only does not"
-          " count",
-          f"check {value} against booked of {{other}} by {key} and list the rows in both"
-          f" that do not agree ({key}, {value}, booked), by {key}",
+          f" {key}, {value}, booked in order of {key}; what is in one file only does"
+          " not count",
+          f"check {value} against booked of {{other}} by {key} and list the rows in"
+          f" both that do not agree ({key}, {value}, booked), by {key}",
       ),
       f'booked = {{r["{key}"]: r["booked"] for r in other}}\n'
       f'rows = [{{"{key}": r["{key}"], "{value}": r["{value}"],'
@@ -311,8 +313,8 @@ def reconcile(setting: Setting, table: Table, other: Table) -> Step | None:
           f' {{other}} lacks the {key}, "unknown" if only {{other}} has it; nothing for'
           " those that agree",
           f"make a list of disagreements with {{other}} (columns {key} and finding, by"
-          f' {key}): "not booked" for a {key} that it lacks, "unknown" for one that only'
-          f' it has, "differs" where booked is another number than {value}',
+          f' {key}): "not booked" for a {key} that it lacks, "unknown" for one that'
+          f' only it has, "differs" where booked is another number than {value}',
       ),
       f'ours = {{r["{key}"]: float(r["{value}"]) for r in rows}}\n'
       f'booked = {{r["{key}"]: float(r["booked"]) for r in other}}\n'
@@ -393,12 +395,12 @@ def over_budget(setting: Setting, table: Table, other: Table) -> Step | None:
   return Step(
       phrase(
           setting,
-          f"add up {value} for each {key} and list those above their budget in {{other}}"
-          f" as {key}, {value}, budget, sorted by {key}",
+          f"add up {value} for each {key} and list those above their budget in"
+          f" {{other}} as {key}, {value}, budget, sorted by {key}",
           f"find which {key} has more {value} in total than {{other}} allows: columns"
           f" {key}, {value} (the total) and budget, in order of {key}",
-          f"total {value} by {key}, compare with the budget in {{other}} and keep what is"
-          f" over it: {key}, {value}, budget, by {key}",
+          f"total {value} by {key}, compare with the budget in {{other}} and keep what"
+          f" is over it: {key}, {value}, budget, by {key}",
       ),
       "from decimal import Decimal\n"
       f'budget = {{r["{key}"]: r["budget"] for r in other}}\n'

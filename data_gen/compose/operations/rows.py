@@ -189,7 +189,8 @@ def any_of_two(setting: Setting, table: Table) -> Step | None:
           setting,
           f"keep the rows whose {column} is {value} or whose {number} is above {limit}",
           f"take what has {column} {value}, and also what has {number} over {limit}",
-          f"drop the rows that have neither {column} {value} nor {number} above {limit}",
+          f"drop the rows that have neither {column} {value} nor {number} above"
+          f" {limit}",
       ),
       f'rows = [r for r in rows if r["{column}"] == "{value}"'
       f' or float(r["{number}"]) > {limit}]',
@@ -291,7 +292,8 @@ def top(setting: Setting, table: Table) -> Step | None:
           f"keep the top {count} by {column}, the highest first",
           f"sort by {column} from high to low and keep the first {count}",
       ),
-      f'rows = sorted(rows, key=lambda r: float(r["{column}"]), reverse=True)[:{count}]',
+      f'rows = sorted(rows, key=lambda r: float(r["{column}"]),'
+      f' reverse=True)[:{count}]',
       table.with_rows(rows),
       ordered=True,
   )
@@ -311,7 +313,8 @@ def latest(setting: Setting, table: Table) -> Step | None:
           setting,
           f"take the {count} latest rows by {date}, newest first, those of one day by"
           f" {key}",
-          f"keep the newest {count} by {date}, latest first; within a day sort by {key}",
+          f"keep the newest {count} by {date}, latest first; within a day sort by"
+          f" {key}",
           f"sort by {date} from new to old (same day: by {key} upwards) and keep the"
           f" first {count}",
       ),
