@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -95,11 +94,14 @@ def shards_of(source: Path) -> list[Path]:
 
 def new_folder(target: Path) -> Path:
   """Where to write what becomes `target`, which must not hold anything yet."""
+  target.parent.mkdir(parents=True, exist_ok=True)
   if target.is_dir() and not any(target.iterdir()):
     target.rmdir()
   if target.exists():
     raise UserError(f"{target} is there already: give a new folder, or remove it")
-  return target.with_name(f".{target.name}.{os.getpid()}.partial")
+  partial = target.with_name(f".{target.name}.partial")
+  shutil.rmtree(partial, ignore_errors=True)  # of one that was killed
+  return partial
 
 
 def _batches(tasks: Iterable[Contents], size: int) -> Iterator[Iterator[Contents]]:

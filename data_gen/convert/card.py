@@ -19,7 +19,16 @@ from data_gen.convert import plots
 from data_gen.convert.contents import Contents
 from data_gen.convert.foreign import GENERATOR
 from data_gen.convert.losses import Losses
+from data_gen.taxonomy import CATEGORY_OF
 
+_DRAWN = (
+    "scenario category", "operation category", "operation", "kind of input file",
+    "tool of the solution",
+)
+_LISTED = (
+    "scenario category", "macro category", "operation category", "split", "hazard",
+    "generator",
+)
 _SHOWN = 30  # rows of a plot; the rest is one row
 _SMALL = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 30, 50, 100)
 _WORDS = (0, 10, 20, 40, 60, 80, 100, 150, 200, 300, 500, 1000)
@@ -45,6 +54,8 @@ class Statistics:
         "scenario category": [record["category"]],
         "split": [record["split"]],
         "family": [record["family"]],
+        "macro category": [record.get("macro_category")],
+        "operation category": map(CATEGORY_OF.get, record["operations"]),
         "operation": record["operations"],
         "kind of input file": {_kind(path) for path in inputs},
         "tool of the solution": {call["name"] for call in _calls(contents)},
@@ -52,7 +63,7 @@ class Statistics:
         "generator": [record.get("provenance", {}).get("generator", "unknown")],
     }.items():
       counts = self.by.setdefault(name, Counter())
-      counts.update(value or "none" for value in sorted(set(values)))
+      counts.update({value or "none" for value in values})
     for name, value in {
         "calls of the solution": len(_calls(contents)),
         "input files": len(inputs),
@@ -101,7 +112,7 @@ def render(found: Statistics) -> str:
       ),
   ]  # fmt: skip
   sections += [f"![{n.removesuffix('.svg')}](plots/{n})" for n in _plots(found)]
-  for name in ("scenario category", "split", "generator", "hazard"):
+  for name in _LISTED:
     rows = [(value, f"{n:,}") for value, n in _ordered(by.get(name, Counter()))]
     sections.append(_table((name, "tasks"), rows))
   sections += [
@@ -129,9 +140,7 @@ def _front(found: Statistics) -> str:
 def _plots(found: Statistics) -> dict[str, str]:
   """SVG by file name."""
   drawn = {}
-  for name in (
-      "scenario category", "operation", "kind of input file", "tool of the solution",
-  ):  # fmt: skip
+  for name in _DRAWN:
     rows = _ordered(found.by.get(name, Counter()))
     rest = sum(count for _, count in rows[_SHOWN:])
     rows = rows[:_SHOWN] + ([("all others", rest)] if rest else [])
@@ -162,6 +171,7 @@ def _cell(text: str) -> str:
 
 def _kind(path: str) -> str:
   """How a file's name ends; a repository is one kind, whatever is in it."""
+  path = path.lower()
   pure = PurePosixPath(path)
   if ".git" in pure.parts:
     return "git repository"

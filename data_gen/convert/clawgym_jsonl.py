@@ -123,12 +123,12 @@ def _of_skill(line: Line, otherwise: str) -> Foreign:
 def _foreign(
     form: str, line: Line, inputs: Files, reward: Files, task_id: str
 ) -> Foreign:
-  """`fields` keeps the whole line, less what the workspace and the package hold."""
-  fields = {k: v for k, v in line.items() if k not in ("prompt", "hook_code")}
+  """`fields` keeps the line in its order, less what the task holds elsewhere."""
+  fields = {k: "" if k in ("prompt", "hook_code") else v for k, v in line.items()}
   for name in ("input_files", "reward_files"):
     if name in line:
       fields[name] = [
-          {k: v for k, v in entry.items() if k != "content"}
+          {k: "" if k == "content" else v for k, v in entry.items()}
           for entry in line[name] or []
       ]
   actions = line.get("action") or ()

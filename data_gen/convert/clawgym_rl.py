@@ -105,6 +105,6 @@ def _task(directory: Path) -> Foreign:
       REWARD_SH,
       category=category,
       rules=metadata.get("rule") or None,
-      fields={k: v for k, v in entry.items() if k != "user_query"},
+      fields={**entry, "user_query": ""},  # in its place, held by `prompt`
       form=FORM,
   )

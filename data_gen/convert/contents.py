@@ -7,7 +7,6 @@ task of a stranger must not carry a file of whoever converts it.
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -68,7 +67,8 @@ def place(folder: Path, contents: Contents) -> bool:
   final = folder / contents.name
   if final.exists():
     return False
-  partial = folder / f".{contents.name}.{os.getpid()}.partial"
+  partial = folder / f".{contents.name}.partial"
+  shutil.rmtree(partial, ignore_errors=True)  # of one that was killed
   try:
     with room_for(final):
       write_files(partial, contents.files)
@@ -86,7 +86,8 @@ def place_files(folder: Path, name: str, files: Files) -> bool:
   final = folder / name
   if final.exists():
     return False
-  partial = folder / f".{name}.{os.getpid()}.partial"
+  partial = folder / f".{name}.partial"
+  shutil.rmtree(partial, ignore_errors=True)  # of one that was killed
   try:
     with room_for(final):
       write_files(partial, files)

@@ -129,9 +129,15 @@ def convert(
   count = 0
   total = len(list_tasks(source)) if name == "native" else 0
 
+  names: set[str] = set()
+
   def passing() -> Iterator[Contents]:
     nonlocal count
     for contents in read(source, losses):
+      if contents.name in names:
+        losses.leave_out(contents.name, "another task before it has its name")
+        continue
+      names.add(contents.name)
       yield contents
       count += 1
       bar.update()

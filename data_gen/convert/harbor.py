@@ -45,7 +45,7 @@ SCHEMA = "1.1"
 _UNSEEN = ("clock", "rubric", "messages")
 _KEPT = "checks/harbor"
 _WORKSPACE = "/workspace"
-_CHECK = b'''"""The tests of a Harbor task, in harbor/tests/, run in its own image alone."""
+_CHECK = b'''"""The tests of a Harbor task, in harbor/tests/, run in its image alone."""
 
 
 def grade(workspace, final_message, transcript):
@@ -61,7 +61,8 @@ printf '%s\\n' "$score" > /logs/verifier/reward.txt
 _TEST_FOREIGN = f"""#!/usr/bin/env bash
 # Leaves the number that the task's own reward package says.
 mkdir -p /logs/verifier
-rm -rf /logs/verifier/reward.txt /logs/verifier/reward.json {CLAWGYM_WORKSPACE}/reward
+rm -rf /logs/verifier/reward.txt /logs/verifier/reward.json
+rm -rf {CLAWGYM_WORKSPACE}/reward
 cp -r /tests/checks/reward {CLAWGYM_WORKSPACE}/reward
 export HOME=/root OPENCLAW_REWARD_PAYLOAD=/tests/payload.json
 cd {CLAWGYM_WORKSPACE} || exit 1

@@ -21,7 +21,9 @@ def main():
 
 def execute(given):
   subprocess.run(
-      ["bash", "-c", given["command"]], cwd=given.get("workdir"), stdin=subprocess.DEVNULL
+      ["bash", "-c", given["command"]],
+      cwd=given.get("workdir"),
+      stdin=subprocess.DEVNULL,
   )
 
 

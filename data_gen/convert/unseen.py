@@ -1,7 +1,7 @@
 """What another format's readers do not see of a task, counted by name.
 
-It is kept beside the checks for the way back, so nothing is lost for ours; who
-uses the task over there does without it.
+It is kept beside the checks for the way back, where the task is the same again;
+who uses the task over there does without it.
 """
 
 from __future__ import annotations
@@ -31,4 +31,4 @@ def count_unseen(contents: Contents, names: tuple[str, ...], losses: Losses) -> 
   }
   for name in names:
     if has[name]:
-      losses.parts[f"not seen there, kept for the way back: {_SAID[name]}"] += 1
+      losses.parts[f"not seen there: {_SAID[name]}"] += 1

@@ -13,15 +13,21 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from clawgym_jax.contracts.errors import RecordError, UserError
-from clawgym_jax.contracts.task import content_hash, list_tasks, load_task
+from clawgym_jax.contracts.task import (
+    SolutionCall,
+    Task,
+    content_hash,
+    list_tasks,
+    load_task,
+    save_task,
+)
 from data_gen.convert import arrayrecord, clawgym_rl, convert, detect, harbor
 from data_gen.convert.contents import read
 from data_gen.convert.losses import Losses
-from data_gen.synthesize import synthesize
 from sandbox.backends import open_sandbox
 from sandbox.backends.base import gather, pack
 from sandbox.harnesses import HarnessContext, load
-from sandbox.verify import verify, verify_clawgym
+from sandbox.verify import verify, verify_clawgym, verify_many
 from sandbox.verify.checks import State
 
 ENDS = {
@@ -32,15 +38,57 @@ ENDS = {
 FOREIGN = {"clawgym_jsonl", "skill2task_jsonl", "clawgym_rl", "harbor"}
 
 
+GRADER = """import json, pathlib
+
+def grade(workspace, final_message, transcript):
+  print("what a check prints goes nowhere")
+  root = pathlib.Path(workspace)
+  out = root / "out" / "sum.txt"
+  right = float(out.is_file() and out.read_text() == "7\\n")
+  tidy = sorted(p.name for p in root.iterdir()) == ["in", "out"]
+  expected = json.loads(pathlib.Path(__file__).with_name("expected.json").read_text())
+  return {"right": right, "tidy": float(right and tidy == expected["tidy"])}
+"""
+CALLS = [
+    SolutionCall("read", {"path": "in/numbers – März.txt"}),
+    SolutionCall("write", {"path": "out/sum.txt", "content": "0\n"}),
+    SolutionCall("edit", {
+        "path": "out/sum.txt", "edits": [{"oldText": "0", "newText": "sum"}]
+    }),
+    SolutionCall("exec", {"command": "echo $((3 + 4)) > out/sum.txt"}),
+]  # fmt: skip
+
+
+def make(folder, number, split, **fields):
+  task_id = f"{split}-{number}"
+  save_task(
+      folder / task_id,
+      Task(
+          id=task_id,
+          instruction=f"Add the numbers in/numbers – März.txt → out/sum.txt ({number}).",
+          family="sums",
+          split=split,
+          category="office and daily tasks",
+          operations=("aggregation", "file writing"),
+          **fields,
+      ),
+      workspace={"in/numbers – März.txt": b"3\r\n4\n", "in/run.sh": b"#!/bin/sh\n"},
+      checks={"check.py": GRADER.encode(), "expected.json": b'{"tidy": true}'},
+      calls=CALLS,
+      final_message="It is 7.",
+      rubric=[{"name": "tone", "file": "out/sum.txt", "levels": [0, 1]}]
+      if number == 2
+      else None,
+  )
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-  root = tmp_path_factory.mktemp("convert")
-  (root / "tasks").mkdir()
-  for split, count in (("train", 4), ("heldout", 2)):
-    synthesize(root / split, count, 1, split)
-    for directory in list_tasks(root / split):
-      directory.rename(root / "tasks" / directory.name)
-  return root / "tasks"
+  tasks = tmp_path_factory.mktemp("convert") / "tasks"
+  for number in range(6):
+    weights = {"tidy": 3.0} if number == 1 else {}
+    make(tasks, number, "heldout" if number > 3 else "train", check_weights=weights)
+  return tasks
 
 
 def change(directory, **fields):
@@ -158,7 +206,7 @@ def test_a_tar_that_leads_out_is_refused(folder, tmp_path):
       archive.addfile(tarfile.TarInfo(name), io.BytesIO())
   with pytest.raises((UserError, RecordError)):
     convert(tmp_path / "out.tar", tmp_path / "deep" / "back")
-  assert not list((tmp_path / "deep").rglob("evil")) and not (tmp_path / "evil").exists()
+  assert not list(tmp_path.rglob("evil"))
 
 
 def test_what_a_format_cannot_hold_is_named(folder, tmp_path):
@@ -205,14 +253,17 @@ async def solved(task):
 
 def test_abroad_it_is_judged_as_at_home(folder, tmp_path):
   convert(folder, tmp_path / "rl", "clawgym_rl")
-  task = load_task(list_tasks(folder)[0])
+  task = load_task(folder / "train-1")  # its checks have weights
   reward = gather(tmp_path / "rl" / task.id / "reward")
   snapshot, result = asyncio.run(solved(task))
+  untidy = pack({"in/a": b"", "out/sum.txt": b"7\n", "more": b""})
   for state, score in (
       (State(snapshot, result.final_message, result.transcript), 1.0),
+      (State(untidy), 0.25),
       (State(pack(gather(task.workspace))), 0.0),
   ):
     assert asyncio.run(verify_clawgym(reward, state, {})).score == score
+    assert asyncio.run(verify(task, state.snapshot, "", [])).score == score
 
 
 CHECK = """import json, sys
@@ -242,7 +293,12 @@ LINE = {
 
 def foreign(tmp_path):
   (tmp_path / "theirs.jsonl").write_text(
-      "\n".join([json.dumps(LINE), "no json", json.dumps({**LINE, "input_files": []})])
+      "\n".join([
+          json.dumps(LINE),
+          "no json",
+          json.dumps({**LINE, "input_files": []}),
+          json.dumps({**LINE, "prompt": "Another."}),
+      ])
   )
   return tmp_path / "theirs.jsonl"
 
@@ -252,6 +308,7 @@ def test_a_foreign_task_is_imported_judged_and_goes_back_as_it_came(tmp_path):
   assert losses.left_out == {
       "its line is no JSON": ["line 2"],
       "it has no prompt or no reward package": ["line 3"],
+      "another task before it has its name": ["task_00_sum"],
   }
   task = load_task(tmp_path / "ours" / "task_00_sum")
   assert (task.split, task.operations) == ("heldout", ("aggregation",))
@@ -259,8 +316,12 @@ def test_a_foreign_task_is_imported_judged_and_goes_back_as_it_came(tmp_path):
   for out, score in ((b"7", 1.0), (b"8", 0.5), (None, 0.0), (b"break", 0.0)):
     files = inputs if out is None else {**inputs, "out.txt": out}
     assert asyncio.run(verify(task, pack(files), "", [])).score == score
+  states = [State(pack({**inputs, "out.txt": b"7"})), State(pack(inputs))]
+  outcomes = asyncio.run(verify_many(task, states))
+  assert [outcome.score for outcome in outcomes] == [1.0, 0.0]
   convert(tmp_path / "ours", tmp_path / "again.jsonl")
-  assert json.loads((tmp_path / "again.jsonl").read_text()) == LINE
+  again = json.loads((tmp_path / "again.jsonl").read_text())
+  assert list(again.items()) == list(LINE.items())
 
 
 @pytest.mark.parametrize("form", sorted(FOREIGN))
@@ -350,6 +411,7 @@ def test_the_card_counts_what_is_there(folder, tmp_path):
   card = (tmp_path / "README.md").read_text()
   tasks = [load_task(directory) for directory in list_tasks(folder)]
   assert "6 tasks for agents" in card and "| heldout | 2 |" in card
+  assert "| office and daily tasks | 6 |" in card
   most = max(len(task.instruction.split()) for task in tasks)
   row = next(li for li in card.splitlines() if "words of the instruction" in li)
   assert row.split("|")[5].strip() == str(most)
