@@ -7,12 +7,13 @@ is drawn a task at a time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from clawgym_jax.contracts.task import SolutionCall
 from data_gen.compose.chores import CHORES
 from data_gen.compose.kinds import KINDS, MESSY, Kind
-from data_gen.compose.operations import Chain, chain, needs_second
+from data_gen.compose.operations import Chain, Step, chain, needs_second
 from data_gen.compose.part import Part, joined
 from data_gen.compose.setting import Setting
 from data_gen.compose.sinks import SINKS, Sink
@@ -48,10 +49,29 @@ class Graph:
     return "-".join((*sources, *self.operations, self.sink, *self.chores))
 
 
-def build(graph: Graph, setting: Setting) -> Part | None:
+@dataclass(frozen=True)
+class Ruled:
+  """What a workspace asks of a result besides the request (see `skills`).
+
+  Attributes:
+    reading: the part that finds it out, before the work.
+    steps: what it does to the rows before they are written.
+    handed: what it makes of the part of the records, whose deliverable `result`
+      is the file handed over.
+  """
+
+  reading: Part
+  steps: tuple[Step, ...]
+  handed: Callable[[Part], Part]
+
+
+House = Callable[[Chain, Sink], Ruled | None]
+
+
+def build(graph: Graph, setting: Setting, house: House | None = None) -> Part | None:
   """The work of a task, or None where this setting draws nothing sound for it."""
   topic = topic_of(setting)
-  records = _records(graph, setting, topic)
+  records = _records(graph, setting, topic, house)
   if records is None:
     return None
   chores = [CHORES[name].make(setting) for name in graph.chores]
@@ -65,7 +85,9 @@ def _explore() -> Part:
   return Part("", [exec_call("find . -type f | sort")], {}, {}, "")
 
 
-def _records(graph: Graph, setting: Setting, topic: Topic) -> Part | None:
+def _records(
+    graph: Graph, setting: Setting, topic: Topic, house: House | None
+) -> Part | None:
   kind, sink = _KINDS[graph.source], SINKS[graph.sink]
   stem = setting.rng.choice(topic.stems)
   folder = setting.word("folder")
@@ -74,6 +96,11 @@ def _records(graph: Graph, setting: Setting, topic: Topic) -> Part | None:
   done = chain(graph.operations, setting, table, kind.order)
   if done is None or not kind.fits(done.source) or not sink.takes(done.result):
     return None
+  ruled = house(done, sink) if house else None
+  if house and ruled is None:
+    return None
+  if ruled:
+    done = replace(done, steps=(*done.steps, *ruled.steps))
   files, reading = kind.write(done.source, source), _reading(kind, source, SCRATCH)
   described, other = kind.said, ""
   if done.second:
@@ -88,7 +115,7 @@ def _records(graph: Graph, setting: Setting, topic: Topic) -> Part | None:
   path = f"{setting.word('target')}/{setting.word('topic')}{sink.suffix}"
   said = "; then ".join(step.said for step in done.steps).replace("{other}", other)
   handed = sink.request(setting, path, done.result)
-  return Part(
+  records = Part(
       said=f"From the {kind.called} {source}: {said}. Save the result {handed}."
       + (f" {described}" if described else ""),
       calls=[*reading, *_calls(done, sink, path)],
@@ -96,6 +123,7 @@ def _records(graph: Graph, setting: Setting, topic: Topic) -> Part | None:
       deliverables={"result": sink.expected(path, done.result, done.ordered)},
       done=f"the result is in {path}",
   )
+  return joined([ruled.reading, ruled.handed(records)]) if ruled else records
 
 
 def _reading(kind: Kind, path: str, scratch: str) -> list[SolutionCall]:
