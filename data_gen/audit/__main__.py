@@ -8,12 +8,12 @@ from typing import Any
 
 from absl import flags
 
-import data_gen
 from clawgym_jax import cli
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.runs import only_writer
 from data_gen.audit import audit
 from data_gen.audit.report import printed
+from data_gen.compose.make import rebuild
 from sandbox.backends import check_backend
 from sandbox.backends.flags import backend
 
@@ -41,7 +41,7 @@ def main() -> dict[str, Any]:
             folder,
             _CONCURRENCY.value,
             backend(),
-            rebuild=getattr(data_gen, "rebuild", None),
+            rebuild=rebuild,
             against=against,
         )
     )

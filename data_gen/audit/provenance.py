@@ -1,10 +1,10 @@
 """Which words of a solution's calls come from nowhere.
 
-A word of a call is given if the user said it, an earlier tool result of that
-run showed it, or it belongs to the vocabulary: the fixed code of the templates
-that calls are made of, and the programs and Python that they are written in.
-Of calls that our generators didn't make only numbers are judged, since nobody
-knows their vocabulary.
+A word of a call is given if the user said it (a harness says the date, too), an
+earlier tool result of that run showed it, or it belongs to the vocabulary: the
+fixed code of the templates that calls are made of, and the programs and Python
+that they are written in. Of calls that our generators didn't make only numbers
+are judged, since nobody knows their vocabulary.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def invented(task: Task, transcript: Sequence[dict[str, Any]]) -> list[str]:
   """The words of the calls in `transcript` that come from nowhere, in order."""
   ours = task.family in REGISTRY or _ours(task)
   known = _vocabulary(task) if ours else frozenset()
-  seen: set[str] = set()
+  seen = set(words(task.now))
   found: dict[str, None] = {}
   for message in transcript:
     for call in message.get("tool_calls") or ():

@@ -32,7 +32,9 @@ LEAST_KILLED = 0.9  # of a task's wrong edits; below, its checks are too lax
 RESEED = 1
 _ORACLE_RUNS = 3
 
-Rebuild = Callable[[Task, int], tuple[Files, Files] | None]
+# Workspace, checks and the services' files over other records; None for a task
+# that can't be made again.
+Rebuild = Callable[[Task, int], tuple[Files, Files, Files] | None]
 
 
 class Undecided(Exception):
@@ -196,6 +198,7 @@ class _Trial:
       files = _laid(self._initial, written)
       return State(pack(files), final, adversary.transcript(asked, final))
     await self._clean(sandbox, self._initial)
+    await services.stage(self._task, sandbox)
     before = len(sandbox.reports)
     result = await adversary.run(HarnessContext(self._task, sandbox))
     await sandbox.quiet()
@@ -212,7 +215,6 @@ class _Trial:
         f"find {folders} -mindepth 1 -delete 2>/dev/null; mkdir -p /tmp/home"
     )
     await sandbox.restore(pack(files))
-    await services.stage(self._task, sandbox)
 
   async def _wrong_edits(self, right: State) -> None:
     found = self.found
@@ -220,7 +222,8 @@ class _Trial:
     if outcome.score == 1.0:
       found.causes.append("a spoiled result still scores 1")
       return
-    for mutant in mutants(self._initial, right, self._task.id):
+    asked = None if self._shares else asked_of(self._task)
+    for mutant in mutants(self._initial, right, self._task.id, asked=asked):
       found.mutants += 1
       outcome = await self._judge(mutant.what, mutant.state)
       if outcome.score == 1.0:
@@ -234,7 +237,11 @@ class _Trial:
 
   async def _reseeded(self, sandbox: Sandbox) -> None:
     """The same calls over other records."""
-    await self._clean(sandbox, self._other[0])
+    workspace, _, seeds = self._other
+    await self._clean(sandbox, workspace)
+    staged = services.files(self._task)
+    if staged:
+      await sandbox.restore(pack({**staged, **seeds}), services.FOLDER)
     state = await self._solve(self._task, sandbox)
     self.found.reseeded = await self._oracle("over other records oracle", state, RESEEDED)
 

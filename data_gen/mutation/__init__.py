@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from data_gen.mutation.edits import edits
@@ -34,22 +34,25 @@ class Mutant:
   state: State
 
 
-def mutants(initial: Files, right: State, key: str, most: int = MOST) -> list[Mutant]:
+def mutants(
+    initial: Files, right: State, key: str, most: int = MOST, asked: str | None = None
+) -> list[Mutant]:
   """At most `most` wrong versions of `right`, the state after the solution.
 
   Every changed file gives some, in turn. An input is harmed once, a side effect
   is lost, doubled and altered. Where there is neither a file nor a side effect,
-  the final message is what is wrong.
+  the final message is what is wrong. Where `asked` is given, only files that it
+  names are results, and whether inputs are to be kept is not known.
   """
   after = unpack(right.snapshot)
   rng = random.Random(f"mutants {key}")
   kept = sorted(p for p in initial if after.get(p) == initial[p] and _result(p))
   found = [_other_reports(right, what, new) for what, new in _reports(right.reports)]
-  if kept:
+  if kept and asked is None:
     harmed = rng.choice(kept)
     what, new = edits(harmed, initial[harmed])[0]
     found.append(_changed(right, f"input {harmed}: {what}", {harmed: new}))
-  by_file = _file_changes(initial, after)
+  by_file = _file_changes(initial, after, asked)
   for wrong in by_file:
     subtle, rest = wrong[:1], wrong[1:]
     rng.shuffle(rest)
@@ -63,7 +66,7 @@ def mutants(initial: Files, right: State, key: str, most: int = MOST) -> list[Mu
     turn += 1
   if not by_file and not right.reports:
     found = [
-        Mutant(f"final message: {what}", _said(right, new.decode(errors="replace")))
+        Mutant(f"final message: {what}", replace(right, final_message=new.decode()))
         for what, new in edits("", right.final_message.encode())
     ]
   return found[:most]
@@ -78,15 +81,20 @@ def spoiled(initial: Files, right: State) -> Mutant:
   return _other_reports(state, "spoiled", list(right.reports)[:-1])
 
 
-def _file_changes(initial: Files, after: Files) -> list[list[tuple[str, Change]]]:
+def _file_changes(
+    initial: Files, after: Files, asked: str | None = None
+) -> list[list[tuple[str, Change]]]:
   """For each file that the solution made, changed or removed: wrong versions."""
   by_file = []
   for path in sorted(initial.keys() | after.keys()):
     old, new = initial.get(path), after.get(path)
     if old == new or not _result(path) or ".git/" in path:
       continue
+    if asked is not None and path.rpartition("/")[2] not in asked:
+      continue
     undone: tuple[str, Change] = (f"{path}: undone", {path: old})
-    wrong = [(f"{path}: {w}", {path: d}) for w, d in edits(path, new)] if new is not None else []
+    others = edits(path, new) if new is not None else []
+    wrong = [(f"{path}: {what}", {path: data}) for what, data in others]
     by_file.append([*wrong, undone])
   return by_file + commits_remade(initial, after)
 
@@ -96,27 +104,19 @@ def _result(path: str) -> bool:
 
 
 def _changed(right: State, what: str, changes: Change) -> Mutant:
-  entries = [e for e in unpack_entries(right.snapshot) if e.name not in changes]
-  entries += [Entry(p, d) for p, d in sorted(changes.items()) if d is not None]
-  modes = {e.name: e.mode for e in unpack_entries(right.snapshot) if e.kind == "file"}
-  entries = [
-      Entry(e.name, e.data, e.kind, modes.get(e.name, e.mode)) if e.kind == "file" else e
-      for e in entries
+  old = list(unpack_entries(right.snapshot))
+  modes = {e.name: e.mode for e in old if e.kind == "file"}
+  entries = [e for e in old if e.name not in changes]
+  entries += [
+      Entry(path, data, mode=modes.get(path, 0o644))
+      for path, data in sorted(changes.items())
+      if data is not None
   ]
-  state = State(
-      pack_entries(entries), right.final_message, right.transcript, right.reports
-  )
-  return Mutant(what, state)
+  return Mutant(what, replace(right, snapshot=pack_entries(entries)))
 
 
 def _other_reports(right: State, what: str, reports: Sequence[dict[str, Any]]) -> Mutant:
-  return Mutant(
-      what, State(right.snapshot, right.final_message, right.transcript, reports)
-  )
-
-
-def _said(right: State, final: str) -> State:
-  return State(right.snapshot, final, right.transcript, right.reports)
+  return Mutant(what, replace(right, reports=reports))
 
 
 def _reports(reports: Sequence[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
