@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import re
 import shlex
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -43,6 +44,7 @@ IMAGE = "python:3.12-bookworm"  # has python3, git and coreutils
 NEEDS_IMAGE = "its Harbor image"
 SCHEMA = "1.1"
 _UNSEEN = ("clock", "rubric", "messages")
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]|\.(?=\.)")
 _KEPT = "checks/harbor"
 _WORKSPACE = "/workspace"
 _CHECK = b'''"""The tests of a Harbor task, in harbor/tests/, run in its image alone."""
@@ -161,7 +163,7 @@ def _toml(name: str, record: dict[str, Any]) -> str:
   sections: dict[str, dict[str, Any]] = {
       "": {"schema_version": SCHEMA},
       "task": {
-          "name": f"clawgym-syndata/{name}",
+          "name": f"clawgym-syndata/{_NOT_IN_NAMES.sub('-', name).lstrip('-._')}",
           "keywords": record["operations"],
       },
       "metadata": {key: record[key] for key in told if record.get(key)}

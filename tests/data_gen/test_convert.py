@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import io
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tarfile
+import tomllib
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -21,14 +25,23 @@ from clawgym_jax.contracts.task import (
     load_task,
     save_task,
 )
-from data_gen.convert import arrayrecord, clawgym_rl, convert, detect, harbor
-from data_gen.convert.contents import read
-from data_gen.convert.losses import Losses
+from data_gen.convert import (
+    LeftOut,
+    Losses,
+    arrayrecord,
+    clawgym_rl,
+    convert,
+    detect,
+    harbor,
+)
+from data_gen.convert.contents import Contents, read
+from data_gen.convert.foreign import abroad
 from sandbox.backends import open_sandbox
 from sandbox.backends.base import gather, pack
 from sandbox.harnesses import HarnessContext, load
 from sandbox.verify import verify, verify_clawgym, verify_many
 from sandbox.verify.checks import State
+from tests import docs
 
 ENDS = {
     "tar": "set.tar", "arrayrecord": "shards", "tfds": "data",
@@ -65,7 +78,7 @@ def make(folder, number, split, **fields):
       folder / task_id,
       Task(
           id=task_id,
-          instruction=f"Add the numbers in/numbers – März.txt → out/sum.txt ({number}).",
+          instruction=f"Add in/numbers – März.txt up → out/sum.txt ({number}).",
           family="sums",
           split=split,
           category="office and daily tasks",
@@ -121,7 +134,7 @@ def test_round_trip(folder, tmp_path, form):
   assert convert(there, back)[0]["new"] == 0
 
 
-@pytest.mark.parametrize("form", set(ENDS) - {"tfds"})
+@pytest.mark.parametrize("form", ENDS)
 def test_the_same_tasks_give_the_same_bytes(folder, tmp_path, form):
   (tmp_path / "b").mkdir()
   a, b = tmp_path / ENDS[form], tmp_path / "b" / ENDS[form]
@@ -198,9 +211,6 @@ def test_what_is_damaged_is_refused(folder, tmp_path):
 
 
 def test_a_tar_that_leads_out_is_refused(folder, tmp_path):
-  import io
-  import tarfile
-
   with tarfile.open(tmp_path / "out.tar", "w") as archive:
     for name in ("t/task.json", "t/../../evil"):
       archive.addfile(tarfile.TarInfo(name), io.BytesIO())
@@ -337,6 +347,32 @@ def test_a_foreign_task_in_the_formats_of_others(tmp_path, form):
   assert asyncio.run(verify(task, good, "", [])).score == 0.5
 
 
+def test_the_pages_commands(folder, tmp_path):
+  shutil.copytree(folder, tmp_path / "tasks")
+  for block in docs.blocks("task_formats.md"):
+    docs.run_block(block, tmp_path)
+  assert gather(tmp_path / "again") == gather(folder)
+
+
+def test_one_that_was_killed_is_made_again(folder, tmp_path):
+  convert(folder, tmp_path / "rl", "clawgym_rl")
+  for target in ("back/.train-0.partial", ".shards.partial"):
+    (tmp_path / target / "workspace").mkdir(parents=True)
+    (tmp_path / target / "workspace" / "half").write_text("")
+  convert(tmp_path / "rl", tmp_path / "back")
+  convert(folder, tmp_path / "shards", "arrayrecord")
+  assert gather(tmp_path / "back") == gather(folder)
+  assert not (tmp_path / ".shards.partial").exists()
+
+
+def test_several_turns_do_not_fit_one_prompt(folder):
+  contents = read(list_tasks(folder)[0])
+  record = {**contents.record, "instruction": ["First.", "Then."]}
+  several = Contents("t", contents.files | {"task.json": json.dumps(record).encode()})
+  with pytest.raises(LeftOut, match="several turns"):
+    abroad(several, "check.py", "")
+
+
 def run_harbor(directory, solve):
   """Solves and tests as Harbor does, its folders below a scratch folder."""
   root = directory.parent / "root"
@@ -369,6 +405,11 @@ def test_a_harbor_directory_runs(folder, tmp_path, solve):
   convert(folder, tmp_path / "harbor", "harbor")
   directory = harbor.directories(tmp_path / "harbor")[0]
   assert run_harbor(directory, solve) == float(solve)
+  told = tomllib.loads((directory / "task.toml").read_text())
+  task = load_task(folder / directory.name)
+  assert told["task"]["name"] == f"clawgym-syndata/{task.id}"
+  assert told["agent"]["timeout_sec"] == task.limits.seconds
+  assert told["environment"]["network_mode"] == "no-network"
 
 
 def test_a_harbor_task_of_others_is_kept_whole(tmp_path):
