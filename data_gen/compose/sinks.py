@@ -291,10 +291,11 @@ SINKS = {
         Sink(
             "markdown", ".md", "report writing",
             (
-                "as a Markdown table with the columns {columns} in {path}",
-                "to {path}, as a table in Markdown: {columns}",
-                "in {path} so that it shows as a Markdown table with {columns} at the"
-                " top",
+                "as a Markdown table with the columns {columns}, nothing beside it, in"
+                " {path}",
+                "to {path}, which is to hold a table in Markdown and nothing else:"
+                " {columns}",
+                "in {path} as just a Markdown table with {columns} at the top",
             ),
             _OPEN + "names = {names}\n"
             'lines = [names, ["---"] * len(names), *([r[n] for n in names] for r in'

@@ -86,6 +86,22 @@ def test_junk_is_wrong(written, tmp_path, name, junk):
   assert not any(_judge(tmp_path, spec).values())
 
 
+@pytest.mark.parametrize("name", sorted({*SINKS} - {"sqlite", "csv_gz"}))
+def test_a_line_more_is_noticed(written, tmp_path, name):
+  """One that comes twice, wherever it is, and one that nobody asked for."""
+  folder, found = written
+  _, path, spec = found[name][0]
+  lines = (folder / path).read_text().splitlines()
+  place = tmp_path / path
+  place.parent.mkdir()
+  for at in {0, len(lines) // 2, len(lines) - 1}:
+    for more in (lines[at], "and so on"):
+      if not more.strip():
+        continue
+      place.write_text("\n".join([*lines[: at + 1], more, *lines[at + 1 :], ""]))
+      assert not all(_judge(tmp_path, spec).values()), (at, more)
+
+
 def test_an_order_counts_beside_the_rows(written):
   folder, found = written
   _, _, spec = next(f for f in found["csv"] if f[2]["ordered"])

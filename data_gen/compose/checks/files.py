@@ -4,6 +4,7 @@ Part of check.py (see `checker`): standard library only.
 """
 
 import hashlib
+import json
 from pathlib import Path
 
 MAX_BYTES = 8 << 20
@@ -17,6 +18,20 @@ def read_bytes(path: Path) -> bytes:
 
 def read_text(path: Path) -> str:
   return read_bytes(path).decode("utf-8").replace("\r\n", "\n")
+
+
+def read_json(text: str):
+  """The value of a JSON text in which no object has a key twice."""
+  return json.loads(text, object_pairs_hook=only_once)
+
+
+def only_once(pairs) -> dict:
+  """The pairs as a mapping; ValueError where a key comes again."""
+  pairs = list(pairs)
+  found = dict(pairs)
+  if len(found) != len(pairs):
+    raise ValueError("a key comes twice")
+  return found
 
 
 def all_files(root: Path) -> set[str]:

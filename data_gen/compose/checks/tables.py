@@ -15,7 +15,8 @@ import sqlite3
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-from data_gen.compose.checks.files import MAX_BYTES, read_bytes, read_text
+from data_gen.compose.checks.files import MAX_BYTES, only_once, read_bytes
+from data_gen.compose.checks.files import read_json, read_text
 
 MOST_STEPS = 200  # of a thousand instructions of SQLite each
 
@@ -34,17 +35,19 @@ def judge_table(root: Path, spec: dict) -> dict[str, bool]:
 def judge_report(root: Path, spec: dict) -> dict[str, bool]:
   """A title, a bullet a row and the total."""
   lines = [line.strip() for line in read_text(root / spec["path"]).split("\n")]
+  lines = [line for line in lines if line]
   bullets = [line[2:].rpartition(": ") for line in lines if line[:2] in ("- ", "* ")]
   rows, want = [[a, b] for a, _, b in bullets], spec["rows"]
   same = _alike(sorted(rows), sorted(want))
-  last = [line for line in lines if line][-1]
   total = sum(float(value) for _, value in want)
   stem = spec["path"].rpartition("/")[2].partition(".")[0]
   return {
       "right": same,
       "order": same and (not spec["ordered"] or _alike(rows, want)),
-      "title": same and f"# {stem}" in lines,
-      "total": same and last.startswith("Total: ") and _near(float(last[7:]), total),
+      "title": same and lines[0] == f"# {stem}" and len(lines) == len(want) + 2,
+      "total": same
+      and lines[-1].startswith("Total: ")
+      and _near(float(lines[-1][7:]), total),
   }
 
 
@@ -86,23 +89,23 @@ def _records(records: list, spec: dict) -> tuple[list, list]:
 
 
 def _json(path: Path, spec: dict) -> tuple[list, list]:
-  return _records(json.loads(read_text(path)), spec)
+  return _records(read_json(read_text(path)), spec)
 
 
 def _jsonl(path: Path, spec: dict) -> tuple[list, list]:
   lines = [line for line in read_text(path).split("\n") if line.strip()]
-  return _records([json.loads(line) for line in lines], spec)
+  return _records([read_json(line) for line in lines], spec)
 
 
 def _json_map(path: Path, spec: dict) -> tuple[list, list]:
-  found = json.loads(read_text(path))
+  found = read_json(read_text(path))
   if any(isinstance(v, (str, bool)) for v in found.values()):
     raise ValueError("not numbers")
   return spec["columns"], [[k, str(v)] for k, v in found.items()]
 
 
 def _json_columns(path: Path, spec: dict) -> tuple[list, list]:
-  found = json.loads(read_text(path))
+  found = read_json(read_text(path))
   lists = [found[name] for name in spec["columns"]]
   if len(found) != len(lists) or len({len(values) for values in lists}) != 1:
     raise ValueError("other columns")
@@ -116,9 +119,9 @@ def _yaml(path: Path, spec: dict) -> tuple[list, list]:
       continue
     start, key, value = re.fullmatch(r"(\s*- +|\s+)(.+?): *(.*?)\s*", line).groups()
     if "-" in start:
-      records.append({})
-    records[-1][key.strip("\"'")] = _scalar(value)
-  return _records(records, spec)
+      records.append([])
+    records[-1].append((key.strip("\"'"), _scalar(value)))
+  return _records(list(map(only_once, records)), spec)
 
 
 def _scalar(value: str) -> str:
@@ -134,27 +137,39 @@ def _xml(path: Path, spec: dict) -> tuple[list, list]:
   root = ET.fromstring(text)
   if root.tag != "records" or any(r.tag != "record" for r in root):
     raise ValueError("other elements")
-  return _records([{e.tag: (e.text or "").strip() for e in r} for r in root], spec)
+  beside = (t for e in root.iter() for t in (e.tail, e.text if len(e) else ""))
+  if any(t and t.strip() for t in beside):
+    raise ValueError("text beside the elements")
+  rows = ([(e.tag, (e.text or "").strip()) for e in r] for r in root)
+  return _records(list(map(only_once, rows)), spec)
 
 
 class _Cells(html.parser.HTMLParser):
-  """The cells of each row of the tables."""
+  """The cells of each row of the tables; `strange` is other text but headings."""
 
   def __init__(self):
     super().__init__()
-    self.rows, self.cell = [], None
+    self.rows, self.cell, self.tag, self.strange, self.tables = [], None, "", "", []
 
   def handle_starttag(self, tag, attributes):
     if tag == "tr":
       self.rows.append([])
     if tag in ("td", "th"):
       self.cell = ""
+    if tag == "table":
+      self.tables.append("start")
+    self.tag = tag
 
   def handle_data(self, data):
     if self.cell is not None:
       self.cell += data
+    elif self.tag not in ("title", "style", "caption", "h1", "h2"):
+      self.strange += data.strip()
 
   def handle_endtag(self, tag):
+    self.tag = ""
+    if tag == "table":
+      self.tables.append("end")
     if tag in ("td", "th"):
       self.rows[-1].append(self.cell.strip())
       self.cell = None
@@ -163,11 +178,16 @@ class _Cells(html.parser.HTMLParser):
 def _html(path: Path, spec: dict) -> tuple[list, list]:
   cells = _Cells()
   cells.feed(read_text(path))
+  cells.close()
+  if cells.strange or cells.tables != ["start", "end"]:
+    raise ValueError("more than a table")
   return cells.rows[0], cells.rows[1:]
 
 
 def _markdown(path: Path, spec: dict) -> tuple[list, list]:
-  lines = [l.strip() for l in read_text(path).splitlines() if l.strip().startswith("|")]
+  lines = [line.strip() for line in read_text(path).splitlines() if line.strip()]
+  if not all(line.startswith("|") for line in lines):
+    raise ValueError("more than a table")
   cells = [[c.strip() for c in l.strip("|").split("|")] for l in lines]
   if not all(set(c) <= set("-: ") for c in cells[1]):
     raise ValueError("no rule below the header")
@@ -228,8 +248,8 @@ def _rows_of(db, spec: dict) -> tuple[list, list]:
   _bound(db)
   stem = spec["path"].rpartition("/")[2].partition(".")[0]
   kinds = db.execute("select type, name from sqlite_master").fetchmany(9)
-  if ("table", stem) not in kinds or any(kind != "table" for kind, _ in kinds):
-    raise ValueError("no such table")
+  if kinds != [("table", stem)]:
+    raise ValueError("other tables, or none")
   found = db.execute(f'select * from "{stem}" order by rowid')
   columns = [c[0] for c in found.description]
   rows = found.fetchmany(len(spec["rows"]) + 1)
@@ -251,15 +271,24 @@ def _vcard(path: Path, spec: dict) -> tuple[list, list]:
 
 def _components(path: Path, name: str) -> list[dict]:
   """The properties of each component of that name, without parameters."""
-  found, inside = [], False
-  for line in re.sub(r"\n[ \t]", "", read_text(path)).split("\n"):
-    key, _, value = line.rstrip().partition(":")
-    if (key, value) == ("BEGIN", name):
-      found.append({})
-    inside = (inside or key == "BEGIN") and (key, value) != ("END", name)
-    if inside and found:
-      found[-1][key.partition(";")[0]] = re.sub(r"\\(.)", r"\1", value)
-  return found
+  found: list[list] = []
+  outside, inside, key = [], False, ""
+  for line in re.sub(r"\n[ \t]", "", read_text(path)).strip().split("\n"):
+    key, colon, value = line.rstrip().partition(":")
+    key, value = key.partition(";")[0], re.sub(r"\\(.)", r"\1", value)
+    if not colon:
+      raise ValueError("a line that is no property")
+    if (key, value) in (("BEGIN", name), ("END", name)):
+      if inside == (key == "BEGIN"):
+        raise ValueError("a start in a component, or an end without a start")
+      inside = key == "BEGIN"
+      found += [[]] if inside else []
+    else:
+      (found[-1] if inside else outside).append((key, value))
+  if key != "END" or inside:
+    raise ValueError("it does not end as it should")
+  only_once(outside)
+  return list(map(only_once, found))
 
 
 READERS = {

@@ -8,7 +8,6 @@ import datetime
 import gzip
 import hashlib
 import io
-import json
 import os
 import re
 import signal
@@ -20,7 +19,8 @@ import zipfile
 import zlib
 from pathlib import Path
 
-from data_gen.compose.checks.files import MAX_BYTES, digest_of, read_bytes, read_text
+from data_gen.compose.checks.files import MAX_BYTES, digest_of, read_bytes
+from data_gen.compose.checks.files import read_json, read_text
 
 SCRIPT_SECONDS = 10.0
 
@@ -47,7 +47,7 @@ def _moved(root: Path, spec: dict) -> dict[str, bool]:
 
 def _document(root: Path, spec: dict) -> dict[str, bool]:
   """A JSON file has this value, however it is laid out."""
-  return {"right": json.loads(read_text(root / spec["path"])) == spec["value"]}
+  return {"right": read_json(read_text(root / spec["path"])) == spec["value"]}
 
 
 def _script(root: Path, spec: dict) -> dict[str, bool]:
@@ -99,13 +99,17 @@ def _archive(root: Path, spec: dict) -> dict[str, bool]:
 
 
 def _git(root: Path, spec: dict) -> dict[str, bool]:
-  """A branch's commit holds these files; so do its message and its parents."""
+  """A branch's commit holds these files, and so does the folder; it has this
+  message and these parents."""
   repository = root / spec["path"] / ".git"
   commit = _object(repository, _branch(repository, spec["branch"]))
   top, _, message = commit.decode().partition("\n\n")
   fields = [line.split(" ", 1) for line in top.split("\n")]
   parents = [value for name, value in fields if name == "parent"]
   right = _tree(repository, dict(fields)["tree"]) == spec["tree"]
+  right = right and all(
+      digest_of(repository.parent / p) == d for p, d in spec["tree"].items()
+  )
   wanted = [_branch(repository, b) if len(b) < 40 else b for b in spec["parents"]]
   right = right and sorted(parents) == sorted(wanted)
   head = read_text(repository / "HEAD").strip()

@@ -311,7 +311,7 @@ def zip_folder(setting: Setting) -> Part:
           python(
               "import os, pathlib, zipfile\n"
               'os.makedirs("archive", exist_ok=True)\n'
-              f'with zipfile.ZipFile("{path}", "w", zipfile.ZIP_DEFLATED) as file:\n'
+              f'with zipfile.ZipFile("{path}", "w", strict_timestamps=False) as file:\n'
               f'  for p in sorted(pathlib.Path("{folder}").rglob("*")):\n'
               "    if p.is_file():\n"
               "      file.write(p)"

@@ -93,6 +93,12 @@ def _hashes(files: dict[str, bytes]) -> dict[str, str]:
   return {path: digest(data) for path, data in files.items()}
 
 
+def _moving(path: str) -> bool:
+  """Whether work changes this file of a repository: objects and settings stay."""
+  kept = ("objects/", "config")
+  return "/.git/" in path and not path.partition("/.git/")[2].startswith(kept)
+
+
 def _part(
     name: str, said: str, commands: list[str], folder: str, workspace: dict, spec: dict,
     done: str, after: dict,
@@ -101,11 +107,13 @@ def _part(
       said=said,
       calls=[exec_call(command) for command in commands],
       workspace=workspace,
-      deliverables={name: {"kind": "git", "path": folder, **spec}},
+      deliverables={
+          name: {"kind": "git", "path": folder, "tree": _hashes(after), **spec}
+      },
       done=done,
       changed=frozenset(
           p for p, d in workspace.items()
-          if "/.git/" in p or after.get(p.removeprefix(f"{folder}/")) != d
+          if _moving(p) or after.get(p.removeprefix(f"{folder}/"), d) != d
       ),
       leaves=frozenset({f"{folder}/.git/", *(f"{folder}/{p}" for p in after)}),
   )  # fmt: skip
@@ -126,7 +134,7 @@ def git_start(setting: Setting) -> Part:
       f" \"{message}\"; author {who}, {mail}.",
   ))  # fmt: skip
   spec = {
-      "branch": "main", "on": "main", "tree": _hashes(files), "parents": [],
+      "branch": "main", "on": "main", "parents": [],
       "message": message,
   }  # fmt: skip
   author = f"-c user.name='{who}' -c user.email={mail}"
@@ -164,7 +172,7 @@ def git_commit(setting: Setting) -> Part:
       f" on a new branch {branch}, not on main.",
   ))  # fmt: skip
   spec = {
-      "branch": branch, "on": branch, "tree": _hashes(after), "parents": ["main"],
+      "branch": branch, "on": branch, "parents": ["main"],
       "message": message,
   }  # fmt: skip
   return _part(
@@ -198,7 +206,7 @@ def git_merge(setting: Setting) -> Part:
       f"{branch} of {folder} is ready: merge it into main and stay on main.",
   ))  # fmt: skip
   spec = {
-      "branch": "main", "on": "main", "tree": _hashes(after), "parents": [main, side],
+      "branch": "main", "on": "main", "parents": [main, side],
       "message": "",
   }  # fmt: skip
   return _part(
@@ -231,7 +239,7 @@ def git_revert(setting: Setting) -> Part:
       f" commit with \"{message}\" on main.",
   ))  # fmt: skip
   spec = {
-      "branch": "main", "on": "main", "tree": _hashes(files), "parents": [second],
+      "branch": "main", "on": "main", "parents": [second],
       "message": message,
   }  # fmt: skip
   return _part(

@@ -191,10 +191,8 @@ def move_event(setting: Setting) -> Part:
       f"In {path}, the event \"{title}\" has to start on {day} ({form}); leave the"
       " rest.",
   ))  # fmt: skip
-  command = (
-      f"sed -i '/^SUMMARY:{title}$/,/^END/ s/^\\(DTSTART;VALUE=DATE:\\).*/\\1{form}/'"
-      f" {path}"
-  )
+  start = "DTSTART;VALUE=DATE:"
+  command = f"sed -i '/^SUMMARY:{title}$/,/^END/ s/^{start}.*/{start}{form}/' {path}"
   return Part(
       said=said,
       calls=[read_call(path), exec_call(command), read_call(path)],

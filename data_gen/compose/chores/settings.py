@@ -284,7 +284,8 @@ def xml_value(setting: Setting) -> Part:
       f"In {path}, the limit element whose of is {key} has to hold {new}, no more.",
       f"{path}: raise the limit of {key} to {new} and keep everything else.",
   ))  # fmt: skip
-  command = f"sed -i 's#\\(<limit of=\"{key}\">\\)[0-9]*#\\1{new}#' {path}"
+  tag = f'<limit of="{key}">'
+  command = f"sed -i 's#{tag}[0-9]*#{tag}{new}#' {path}"
   return _changed(
       "xml_value", said, [read_call(path), exec_call(command)],
       path, before, after, f"the limit of {key} is {new}",
