@@ -1,10 +1,10 @@
 """A copy of a task whose checks judge more than its own result.
 
-One verifier's sandbox then judges all states of an audit. The first message
-of a state's transcript names the expectations: the task's own; those of the
-same request over other records; or its own with another locale, time zone and
-date around them. The checks' source is what the task has, byte for byte. The
-copy's solution runs under that other locale and zone.
+Several states are judged at once, each in a folder of its own, by the
+expectations that it names: the task's own; those of the same request over
+other records; or its own with another locale, time zone and date around them
+from there on. The checks' source is what the task has, byte for byte. The copy's
+solution runs under that other locale and zone.
 """
 
 from __future__ import annotations
@@ -23,25 +23,30 @@ OWN, RESEEDED, ELSEWHERE = "own", "reseeded", "elsewhere"
 OTHER_NOW = "2031-11-23T23:30:00Z"
 _LOCALE = {"LC_ALL": "C", "LANG": "C", "TZ": "Pacific/Kiritimati"}
 
-_DISPATCH = '''"""Grades by the expectations that the first message names."""
+_DISPATCH = '''"""Grades several states, each by the expectations that it names."""
 
-import importlib.util
 import locale
 import os
 import sys
 import time
+import types
 from pathlib import Path
 
 AROUND = {around!r}
+HERE = Path(__file__).resolve().parent
+COMPILED = {{}}
 
 
 def load(name):
-  path = Path(__file__).resolve().parent / name / "check.py"
+  path = HERE / name / "check.py"
+  source = path.read_bytes()
+  if source not in COMPILED:
+    COMPILED[source] = compile(source, str(path), "exec")
+  module = types.ModuleType(f"check_{{name}}")
+  module.__file__ = str(path)
+  sys.modules[module.__name__] = module
   sys.path.insert(0, str(path.parent))
-  spec = importlib.util.spec_from_file_location(f"check_{{name}}", path)
-  module = importlib.util.module_from_spec(spec)
-  sys.modules[spec.name] = module
-  spec.loader.exec_module(module)
+  exec(COMPILED[source], module.__dict__)
   sys.path.remove(str(path.parent))
   return module.grade
 
@@ -50,17 +55,23 @@ GRADES = {{name: load(name) for name in {names!r}}}
 
 
 def grade(workspace, final_message, transcript, services=()):
-  first, *transcript = transcript
-  name = first["content"]
-  if name == {elsewhere!r}:
-    os.environ.update(AROUND)
-    time.tzset()
-    locale.setlocale(locale.LC_ALL, "")
-  chosen = GRADES.get(name, GRADES[{own!r}])
-  code = chosen.__code__
-  taken = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-  more = {{"services": list(services)}} if "services" in taken else {{}}
-  return chosen(workspace, final_message, transcript, **more)
+  given = transcript[0]["content"]
+  values = {{}}
+  for number, state in enumerate(given["states"]):
+    root = os.path.join(workspace, str(number)) if given["folders"] else workspace
+    name = state["by"]
+    if name == {elsewhere!r}:
+      os.environ.update(AROUND)
+      time.tzset()
+      locale.setlocale(locale.LC_ALL, "")
+    chosen = GRADES.get(name, GRADES[{own!r}])
+    code = chosen.__code__
+    taken = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    more = {{"services": state["services"]}} if "services" in taken else {{}}
+    said = given["transcripts"][state["transcript"]]
+    found = chosen(root, state["final_message"], said, **more)
+    values |= {{f"{{number}} {{check}}": value for check, value in found.items()}}
+  return values
 '''
 
 

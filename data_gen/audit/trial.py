@@ -12,20 +12,21 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from clawgym_jax.contracts.task import Task
 from clawgym_jax.contracts.trajectory import Outcome
 from data_gen.audit import reading
-from data_gen.audit.bundle import ELSEWHERE, OTHER_NOW, OWN, RESEEDED, bundle
+from data_gen.audit.bundle import ELSEWHERE, OTHER_NOW, RESEEDED
+from data_gen.audit.judging import Case, Judge
 from data_gen.audit.provenance import invented
 from data_gen.mutation import mutants, spoiled
 from sandbox import services
 from sandbox.backends import Sandbox, SandboxError, SandboxLost, open_sandbox
 from sandbox.backends.base import Files, gather, pack, unpack
 from sandbox.harnesses import ADVERSARIES, Adversary, HarnessContext, asked_of, load
-from sandbox.verify import State, Verifier, verify
+from sandbox.verify import State, verify
 from sandbox.verify.many import trusted
 
 LEAST_KILLED = 0.9  # of a task's wrong edits; below, its checks are too lax
@@ -95,45 +96,47 @@ class _Trial:
   def __init__(self, task: Task, backend: str, rebuild: Rebuild | None):
     self._task, self._backend = task, backend
     self._initial = gather(task.workspace)
-    self._shares = trusted(task)
-    self._other = rebuild(task, RESEED) if rebuild and self._shares else None
-    self._verifier: Verifier | None = None
+    self._other = rebuild(task, RESEED) if rebuild and trusted(task) else None
+    self._judge: Judge | None = None
     self.found = Findings()
 
   async def run(self, stack: AsyncExitStack, thorough: bool) -> None:
     task, found = self._task, self.found
-    judged_by = task
-    if self._shares:
-      place = Path(stack.enter_context(tempfile.TemporaryDirectory())) / task.root.name
-      judged_by = bundle(task, place, self._other and self._other[1])
-    self._verifier = await stack.enter_async_context(
-        Verifier(judged_by, backend=self._backend, run_id="audit")
+    place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    reseeded = self._other and self._other[1]
+    self._judge = await stack.enter_async_context(
+        Judge(task, self._backend, place / task.root.name, reseeded)
     )
-    await self._attack("null", State(pack(self._initial), "", _asked(task)))
     sandbox = await stack.enter_async_context(self._open(task.now))
     await sandbox.start(task.workspace)
     await services.stage(task, sandbox)
     right = await self._solve(task, sandbox)
-    # At once what `right` gives, so that nothing lasting from it can help others.
-    solved = await self._oracle("oracle", right)
+    other = await self._solve_other(sandbox) if self._other else None
+    attacks = [await self._fallen(load(name), sandbox) for name in ADVERSARIES]
+
+    null = Case("null", State(pack(self._initial), "", _asked(task)))
+    oracle = Case("oracle", right)
+    untouched, first = await self._scored([null, oracle])
+    self._attacked("null", untouched)
+    solved = self._is_right("oracle", first)
     found.causes += [
         f"provenance: {word!r} of a call is neither said nor shown before"
         for word in invented(task, right.transcript)[:5]
     ]
     found.causes += reading.faults(task, self._initial, unpack(right.snapshot))
-    await self._attacks(sandbox, right if solved else None)
+    await self._attacks(attacks, right if solved else None)
     if solved:
       await self._wrong_edits(right)
-      if self._other:
-        await self._reseeded(sandbox)
-      await self._again(right)
+      await self._again(right, other)
       if thorough:
-        await self._another_day(judged_by, right)
+        await self._another_day(right)
 
   def _open(self, now: str) -> Sandbox:
     return open_sandbox(
         self._backend, run_id="audit", now=now, folders=services.folders(self._task)
     )
+
+  # Running
 
   async def _solve(self, task: Task, sandbox: Sandbox) -> State:
     """The state that the reference solution leaves."""
@@ -146,66 +149,33 @@ class _Trial:
         services.effects(sandbox.reports[before:]),
     )
 
-  async def _judge(self, name: str, state: State, by: str = OWN) -> Outcome:
-    """The outcome of a state by some expectations; `_Broken` where there is none."""
-    if self._shares:
-      first = {"role": "audit", "content": by}
-      state = replace(state, transcript=[first, *state.transcript])
-    outcome = await self._verifier.judge(state)
-    if outcome.score is None:
-      self._unscored(name, outcome)
-    return outcome
+  async def _solve_other(self, sandbox: Sandbox) -> State:
+    """The state that the same calls leave over other records."""
+    workspace, _, seeds = self._other
+    await self._clean(sandbox, workspace)
+    staged = services.files(self._task)
+    if staged:
+      await sandbox.restore(pack({**staged, **seeds}), services.FOLDER)
+    return await self._solve(self._task, sandbox)
 
-  def _unscored(self, name: str, outcome: Outcome) -> None:
-    cause = outcome.cause or "unscored"
-    if cause.startswith("verifier_lost"):
-      raise Undecided(cause)
-    self.found.causes.append(f"{name}: {cause}")
-    raise _Broken  # of every other result it would say the same
-
-  async def _oracle(self, name: str, state: State, by: str = OWN) -> bool:
-    return self._is_right(name, await self._judge(name, state, by))
-
-  def _is_right(self, name: str, outcome: Outcome) -> bool:
-    wrong = [check for check, value in outcome.checks.items() if value < 1.0]
-    if outcome.score != 1.0:
-      cause = f"{name} scores {outcome.score:g}, fails {wrong}"
-      self.found.causes.append(cause)
-    return outcome.score == 1.0
-
-  async def _attack(self, name: str, state: State) -> None:
-    outcome = await self._judge(name, state)
-    self.found.attacks[name] = outcome.score
-    if outcome.score > 0.0:
-      self.found.causes.append(f"{name} scores {outcome.score:g}")
-
-  async def _attacks(self, sandbox: Sandbox, right: State | None) -> None:
-    """Every adversary, in a clean sandbox where it runs commands.
-
-    One that leaves the very files of the solution has done the work.
-    """
-    work = unpack(right.snapshot) if right else self._initial
-    for name in ADVERSARIES:
-      state = await self._fallen(load(name), sandbox)
-      if work == self._initial or unpack(state.snapshot) != work:
-        await self._attack(name, state)
-
-  async def _fallen(self, adversary: Adversary, sandbox: Sandbox) -> State:
+  async def _fallen(self, adversary: Adversary, sandbox: Sandbox) -> Case:
     """The state that an adversary leaves."""
     asked = asked_of(self._task)
     if not adversary.commands(asked):
       written, final = adversary.forge(asked, self._initial)
-      files = _laid(self._initial, written)
-      return State(pack(files), final, adversary.transcript(asked, final))
+      files = pack(_laid(self._initial, written))
+      return Case(
+          adversary.name, State(files, final, adversary.transcript(asked, final))
+      )
     await self._clean(sandbox, self._initial)
     await services.stage(self._task, sandbox)
     before = len(sandbox.reports)
     result = await adversary.run(HarnessContext(self._task, sandbox))
     await sandbox.quiet()
     reports = services.effects(sandbox.reports[before:])
-    return State(
-        await sandbox.snapshot(), result.final_message, result.transcript, reports
-    )
+    snapshot = await sandbox.snapshot()
+    state = State(snapshot, result.final_message, result.transcript, reports)
+    return Case(adversary.name, state, alone=True)
 
   async def _clean(self, sandbox: Sandbox, files: Files) -> None:
     """Nothing runs and nothing is left in the sandbox but `files`."""
@@ -216,18 +186,61 @@ class _Trial:
     )
     await sandbox.restore(pack(files))
 
+  # Judging
+
+  async def _scored(self, cases: list[Case]) -> list[Outcome]:
+    """The outcomes; `_Broken` where one has no score."""
+    outcomes = await self._judge.outcomes(cases)
+    for case, outcome in zip(cases, outcomes, strict=True):
+      self._must_score(case.name, outcome)
+    return outcomes
+
+  def _must_score(self, name: str, outcome: Outcome) -> None:
+    if outcome.score is None:
+      cause = outcome.cause or "unscored"
+      if cause.startswith("verifier_lost"):
+        raise Undecided(cause)
+      self.found.causes.append(f"{name}: {cause}")
+      raise _Broken  # of every other result it would say the same
+
+  def _is_right(self, name: str, outcome: Outcome) -> bool:
+    wrong = [check for check, value in outcome.checks.items() if value < 1.0]
+    if outcome.score != 1.0:
+      self.found.causes.append(f"{name} scores {outcome.score:g}, fails {wrong}")
+    return outcome.score == 1.0
+
+  def _attacked(self, name: str, outcome: Outcome) -> None:
+    self.found.attacks[name] = outcome.score
+    if outcome.score > 0.0:
+      self.found.causes.append(f"{name} scores {outcome.score:g}")
+
+  async def _attacks(self, fallen: list[Case], right: State | None) -> None:
+    """Every adversary; one that leaves the very files of the solution has done
+    the work."""
+    work = unpack(right.snapshot) if right else self._initial
+    cases = [
+        case
+        for case in fallen
+        if work == self._initial or unpack(case.state.snapshot) != work
+    ]
+    for case, outcome in zip(cases, await self._scored(cases), strict=True):
+      self._attacked(case.name, outcome)
+
   async def _wrong_edits(self, right: State) -> None:
     found = self.found
-    outcome = await self._judge("spoiled", spoiled(self._initial, right).state)
-    if outcome.score == 1.0:
+    asked = None if self._judge.at_once else asked_of(self._task)
+    wrong = [spoiled(self._initial, right)]
+    wrong += mutants(self._initial, right, self._task.id, asked=asked)
+    outcomes = await self._scored([Case(w.what, w.state) for w in wrong])
+    if outcomes[0].score == 1.0:
       found.causes.append("a spoiled result still scores 1")
       return
-    asked = None if self._shares else asked_of(self._task)
-    for mutant in mutants(self._initial, right, self._task.id, asked=asked):
-      found.mutants += 1
-      outcome = await self._judge(mutant.what, mutant.state)
-      if outcome.score == 1.0:
-        found.survivors.append(mutant.what)
+    found.mutants = len(wrong) - 1
+    found.survivors = [
+        mutant.what
+        for mutant, outcome in zip(wrong[1:], outcomes[1:], strict=True)
+        if outcome.score == 1.0
+    ]
     killed = found.mutants - len(found.survivors)
     if killed < LEAST_KILLED * found.mutants:
       found.causes.append(
@@ -235,40 +248,34 @@ class _Trial:
           f" not {'; '.join(found.survivors[:3])}"
       )
 
-  async def _reseeded(self, sandbox: Sandbox) -> None:
-    """The same calls over other records."""
-    workspace, _, seeds = self._other
-    await self._clean(sandbox, workspace)
-    staged = services.files(self._task)
-    if staged:
-      await sandbox.restore(pack({**staged, **seeds}), services.FOLDER)
-    state = await self._solve(self._task, sandbox)
-    self.found.reseeded = await self._oracle("over other records oracle", state, RESEEDED)
+  async def _again(self, right: State, other: State | None) -> None:
+    """The solution's state again, after all others; that over other records; and
+    the first once more elsewhere."""
+    cases = [Case("unstable: oracle", right)] * (_ORACLE_RUNS - 1)
+    if other is not None:
+      cases.append(Case("over other records oracle", other, RESEEDED))
+    if self._judge.at_once:
+      cases.append(Case("with another locale and date oracle", right, ELSEWHERE))
+    for case, outcome in zip(cases, await self._scored(cases), strict=True):
+      fine = self._is_right(case.name, outcome)
+      self.found.reseeded |= fine and case.by == RESEEDED
 
-  async def _again(self, right: State) -> None:
-    """The solution's state once more, after all others, and once elsewhere."""
-    for _ in range(_ORACLE_RUNS - 1):
-      if not await self._oracle("unstable: oracle", right):
-        return
-    if self._shares:
-      await self._oracle("with another locale and date oracle", right, ELSEWHERE)
-
-  async def _another_day(self, judged_by: Task, right: State) -> None:
+  async def _another_day(self, right: State) -> None:
     """The solution in a new sandbox with another date, locale and zone; its first
     result by the task's own checks, alone."""
     async with self._open(OTHER_NOW) as sandbox:
       await sandbox.start(self._task.workspace)
       await services.stage(self._task, sandbox)
-      state = await self._solve(judged_by, sandbox)
-    if await self._oracle("run on another day oracle", state, ELSEWHERE):
-      name = "oracle alone"
+      state = await self._solve(self._judge.task, sandbox)
+    (outcome,) = await self._scored([Case("on another day oracle", state, ELSEWHERE)])
+    self._is_right("on another day oracle", outcome)
+    if self._judge.at_once:
       outcome = await verify(
           self._task, right.snapshot, right.final_message, right.transcript,
           reports=right.reports, backend=self._backend, run_id="audit",
       )  # fmt: skip
-      if outcome.score is None:
-        self._unscored(name, outcome)
-      self._is_right(name, outcome)
+      self._must_score("oracle alone", outcome)
+      self._is_right("oracle alone", outcome)
 
 
 def _laid(files: Files, written: Files) -> Files:

@@ -227,8 +227,8 @@ class HuntChecks(Adversary):
     names = "check.py expected.json calls.json rubric.json task.json".split()
     search = " -o ".join(f"-name {n}" for n in names)
     return [
-        f"find / -xdev \\( {search} \\) -not -path '/usr/*' -type f 2>/dev/null"
-        " | head -20 > /tmp/found; "
+        "find /workspace /services /tmp /checks /verify /run /home /root /srv /opt /var"
+        f" /etc -xdev \\( {search} \\) -type f 2>/dev/null | head -20 > /tmp/found; "
         "for d in /checks /verify /solution /proc/1/root/checks /proc/1/cwd/checks"
         " ../checks ../solution; do find $d -type f 2>/dev/null | head -5; done"
         " >> /tmp/found; "

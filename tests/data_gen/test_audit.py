@@ -13,9 +13,10 @@ import pytest
 
 from clawgym_jax.contracts.runs import only_writer
 from data_gen import audit
-from data_gen.audit import folder as audit_folder, trial
+from data_gen.audit import folder as audit_folder
+from data_gen.audit import judging, trial
 from data_gen.draft import REGISTRY
-from data_gen.synthesize import make_task
+from data_gen.compact import make_task
 
 
 def _audit(folder: Path, *flags: str) -> subprocess.CompletedProcess:
@@ -127,7 +128,7 @@ def test_two_audits_at_once_are_refused(tmp_path):
 
 @pytest.mark.parametrize(
     "module, place",
-    [(trial, "open_sandbox"), (audit_folder, "load_task"), (trial, "Verifier")],
+    [(trial, "open_sandbox"), (audit_folder, "load_task"), (judging, "Verifier")],
 )
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOSPC, errno.EAGAIN])
 def test_a_host_without_means_decides_nothing(

@@ -13,7 +13,7 @@ import pytest
 from clawgym_jax.contracts.task import Limits, Task, load_task, save_task
 from data_gen.draft import REGISTRY
 from data_gen.mutation import spoiled
-from data_gen.synthesize import make_task as make_procedural
+from data_gen.compact import make_task as make_procedural
 from sandbox.backends import open_sandbox
 from sandbox.backends.base import gather, pack
 from sandbox.backends.labels import labelled
