@@ -47,6 +47,8 @@ _WORDS = {
     "validation": r"validat|check|audit",
     "version control": r"\bgit\b|commit|changelog",
 }
+# Forms of files that are several kinds.
+_KINDS = {"mail": {"eml", "mbox"}, "archive": {"zip", "tar"}}
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ def about(skill: Skill) -> About:
   text = f"{skill.name.replace('-', ' ')} {skill.description}"
   found = needs(skill)
   return About(
-      kinds=frozenset(found.inputs) & KINDS.keys(),
+      kinds=frozenset().union(*(_KINDS.get(i, {i}) for i in found.inputs))
+      & KINDS.keys(),
       atomic=frozenset(a for a, w in _WORDS.items() if re.search(w, text, re.I)),
       sinks=frozenset(found.outputs) & SINKS.keys(),
       rules=tuple(RULES),

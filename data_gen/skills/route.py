@@ -19,6 +19,7 @@ from data_gen.compose.operations import Chain, Step
 from data_gen.compose.part import Part
 from data_gen.compose.setting import Setting
 from data_gen.compose.sinks import Sink
+from data_gen.compose.table import Table
 from data_gen.draft import exec_call, read_call
 from data_gen.skills.about import About, about
 from data_gen.skills.needs import needs
@@ -116,7 +117,7 @@ def _weighted(
 ) -> list[tuple[_Known, frozenset[str]]]:
   """All of them, those that speak of more modules first more often."""
   keyed = [
-      (draw.rng.random() ** (1 / len(touched)), known.skill.name, (known, touched))
+      (max(draw.rng.random() for _ in touched), known.skill.name, (known, touched))
       for known, touched in skills
   ]
   return [entry for _, _, entry in sorted(keyed, key=lambda k: k[:2], reverse=True)]
@@ -125,7 +126,7 @@ def _weighted(
 class _Drawing:
   """Draws rules one after another, each for the table as the others leave it."""
 
-  def __init__(self, draw: Setting, table, sink: Sink):
+  def __init__(self, draw: Setting, table: Table, sink: Sink):
     self._draw, self._table, self._sink = draw, table, sink
     self._groups: set[str] = set()
     self.found: dict[str, Rule] = {}
@@ -140,7 +141,7 @@ class _Drawing:
       kind = RULES[name]
       if len(found) == count or kind.group in self._groups:
         continue
-      rule = kind.make(draw, self._table, self._sink, where)
+      rule = kind.make(draw.beside(name), self._table, self._sink, where)
       if rule is None:
         continue
       self._groups.add(kind.group)

@@ -349,7 +349,7 @@ def second_copy(draw: Setting, table: Table, sink: Sink, where: str) -> Rule | N
 
 @_rule("slip")
 def slip(draw: Setting, table: Table, sink: Sink, where: str) -> Rule | None:
-  suffix = draw.rng.choice((("slip", "card"), ("note", "ticket"))[draw.heldout])
+  suffix = draw.rng.choice((("crd", "lbl"), ("chk", "tkt"))[draw.heldout])
   sign = f"Released by {draw.person()}, {draw.word('project')} {draw.number(100, 999)}"
   text = (
       f"Beside each finished file lies a slip: the same name with `.{suffix}` added at"
