@@ -130,9 +130,9 @@ def unix_lines(setting: Setting) -> Part:
   return Part(
       said=said,
       calls=[
-          exec_call(f"grep -c $'\\r' {folder}/* || true"),
+          exec_call(f"head -n 2 {folder}/* | od -c | tail -n 12"),
           exec_call(f"sed -i 's/\\r$//' {folder}/*"),
-          exec_call(f"grep -c $'\\r' {folder}/* || true"),
+          exec_call(f"head -n 2 {folder}/* | od -c | tail -n 12"),
       ],
       workspace={n: text(b).replace(b"\n", b"\r\n") for n, b in pages.items()},
       deliverables={"unix_lines": exact({n: text(b) for n, b in pages.items()})},
