@@ -6,9 +6,10 @@ where a rule of the work is told by a skill alone.
 """
 
 from data_gen.skills.needs import Needs, needs
-from data_gen.skills.route import build, placed
+from data_gen.skills.route import build, covers, placed
 from data_gen.skills.skill import Library, Refused, Skill, own, read
 
 __all__ = [
-    "Library", "Needs", "Refused", "Skill", "build", "needs", "own", "placed", "read",
+    "Library", "Needs", "Refused", "Skill", "build", "covers", "needs", "own", "placed",
+    "read",
 ]  # fmt: skip

@@ -141,5 +141,5 @@ def _brackets(value: str, number: int) -> Any:
     pass
   words = re.fullmatch(r"\[([^\[\]{}]*)\]", value)
   if words is None:
-    raise FrontMatterError(f"line {number} has brackets that are neither JSON nor words")
+    raise FrontMatterError(f"line {number} has brackets, neither JSON nor words")
   return [w.strip().strip("\"'") for w in words[1].split(",") if w.strip()]

@@ -15,38 +15,87 @@ from typing import Any
 from data_gen.skills.skill import Skill
 
 _AUTH = (
-    r"api[ _-]?keys?\b", r"\b(?:access|bearer|auth|refresh|bot)[ _-]tokens?\b", r"\boauth2?\b",
-    r"\b[A-Z0-9]+_(?:API_)?(?:KEY|TOKEN|SECRET|PASSWORD)\b", r"\bcredentials?\.json\b",
-    r"\b(?:log|sign) in (?:to|with|at) your\b", r"\bAuthorization:\s*\w+",
-)  # fmt: skip
+    r"api[ _-]?keys?\b",
+    r"\b(?:access|bearer|auth|refresh|bot)[ _-]tokens?\b",
+    r"\boauth2?\b",
+    r"\b[A-Z0-9]+_(?:API_)?(?:KEY|TOKEN|SECRET|PASSWORD)\b",
+    r"\bcredentials?\.json\b",
+    r"\b(?:log|sign) in (?:to|with|at) your\b",
+    r"\bAuthorization:\s*\w+",
+)
 _NETWORK = (
-    r"\bcurl\b", r"\bwget\b", r"https?://(?![\w.-]*\.example\b)", r"\b(?:pip3?|npm|brew|go|cargo|uvx?) install\b",
-    r"\bnpx\b", r"\bgit (?:clone|push|pull|fetch)\b", r"\bweb_(?:fetch|search)\b", r"\brequests\.(?:get|post)\b",
-    r"\bssh\b", r"\bREST API\b", r"\bwebhooks?\b", r"\bdocker\b",
-)  # fmt: skip
+    r"\bcurl\b",
+    r"\bwget\b",
+    r"https?://(?![\w.-]*\.example\b)",
+    r"\b(?:pip3?|npm|brew|go|cargo|uvx?) install\b",
+    r"\bnpx\b",
+    r"\bgit (?:clone|push|pull|fetch)\b",
+    r"\bweb_(?:fetch|search)\b",
+    r"\brequests\.(?:get|post)\b",
+    r"\bssh\b",
+    r"\bREST API\b",
+    r"\bwebhooks?\b",
+    r"\bdocker\b",
+)
 _RISK = {
-    "removes without asking": r"\brm -[a-z]*r[a-z]*f|\brm -[a-z]*f[a-z]*r|\bshred\b|\bmkfs\b|\bdd if=",
+    "removes without asking": (
+        r"\brm -[a-z]*r[a-z]*f|\brm -[a-z]*f[a-z]*r|\bshred\b|\bmkfs\b|\bdd if="
+    ),
     "acts as root": r"\bsudo\b|\bchmod (?:-R )?777\b",
-    "runs what it fetched": r"\|\s*(?:ba|z)?sh\b|\bbase64 (?:-d|--decode)\b.*\||\beval\b\s*[\"$(`]",
-    "overrides instructions": r"\bignore (?:all |any )?(?:previous|prior|other|the user)|\bdo not tell the user\b|\bwithout (?:telling|asking) the user\b",
-    "reads secrets": r"~/\.(?:ssh|aws|gnupg|netrc)|/etc/shadow|\.env\b.*\b(?:send|post|upload)",
-    "spends money": r"\b(?:place|execute)s? (?:a )?(?:trades?|orders? on)\b|\bprivate keys?\b|\bwallets?\b",
-}  # fmt: skip
+    "runs what it fetched": (
+        r"\|\s*(?:ba|z)?sh\b|\bbase64 (?:-d|--decode)\b.*\||\beval\b\s*[\"$(`]"
+    ),
+    "overrides instructions": (
+        r"\bignore (?:all |any )?(?:previous|prior|other|the user)"
+        r"|\bdo not tell the user\b|\bwithout (?:telling|asking) the user\b"
+    ),
+    "reads secrets": (
+        r"~/\.(?:ssh|aws|gnupg|netrc)|/etc/shadow|\.env\b.*\b(?:send|post|upload)"
+    ),
+    "spends money": (
+        r"\b(?:place|execute)s? (?:a )?(?:trades?|orders? on)\b|\bprivate keys?\b"
+        r"|\bwallets?\b"
+    ),
+}
 _OTHER_MEDIA = {
-    "images": r"\b(?:screenshots?|photographs?|image (?:generation|recognition|model)|ocr|vision model|text-to-image)\b",
-    "sound": r"\b(?:audio|speech|transcribe|microphone|tts|text-to-speech|whisper)\b",
+    "images": (
+        r"\b(?:screenshots?|photographs?|image (?:generation|recognition|model)|ocr"
+        r"|vision model|text-to-image)\b"
+    ),
+    "sound": (
+        r"\b(?:audio|speech|transcribe|microphone|tts|text-to-speech|whisper)\b"
+    ),
     "video": r"\b(?:videos?|ffmpeg|youtube)\b",
-    "a screen": r"\b(?:playwright|puppeteer|selenium|browser automation|click on the|headless browser)\b",
-}  # fmt: skip
-# A word of a form -> the form's name.
+    "a screen": (
+        r"\b(?:playwright|puppeteer|selenium|browser automation|click on the"
+        r"|headless browser)\b"
+    ),
+}
+# The name of a form -> words for it.
 _FORMS = {
-    "csv": "CSV", "tsv": "TSV|tab-separated", "json": "JSON", "jsonl": "JSONL|JSON Lines",
-    "yaml": "YAML", "toml": "TOML", "ini": "INI", "xml": "XML", "html": "HTML",
-    "markdown": "Markdown", "sqlite": "SQLite", "sql": "SQL", "xlsx": "XLSX|Excel|workbooks?",
-    "docx": "DOCX|Word (?:file|document)s?", "pdf": "PDF", "ics": "ICS|iCalendar|calendar",
-    "vcard": "vCards?|contacts", "mail": "e-?mails?|EML|mbox|mailbox", "log": "log (?:file|line)s?|logs",
-    "archive": "ZIP|tar|archives?", "git": "git|commits?", "text": "text files?",
-}  # fmt: skip
+    "csv": "CSV",
+    "tsv": "TSV|tab-separated",
+    "json": "JSON",
+    "jsonl": "JSONL|JSON Lines",
+    "yaml": "YAML",
+    "toml": "TOML",
+    "ini": "INI",
+    "xml": "XML",
+    "html": "HTML",
+    "markdown": "Markdown",
+    "sqlite": "SQLite",
+    "sql": "SQL",
+    "xlsx": "XLSX|Excel|workbooks?",
+    "docx": "DOCX|Word (?:file|document)s?",
+    "pdf": "PDF",
+    "ics": "ICS|iCalendar|calendar",
+    "vcard": "vCards?|contacts",
+    "mail": "e-?mails?|EML|mbox|mailbox",
+    "log": "log (?:file|line)s?|logs",
+    "archive": "ZIP|tar|archives?",
+    "git": "git|commits?",
+    "text": "text files?",
+}
 _TAKES = r"(?:read|load|parse|open|from|input|given|take)"
 _GIVES = r"(?:write|save|produce|output|export|create|render|hand|into|result)"
 _COMMON = set(

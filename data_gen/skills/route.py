@@ -50,17 +50,18 @@ def build(
 ) -> Part | None:
   """The work of a task with skills (ours, if no library is given), or None where
   this setting draws nothing sound for it or no skill is about the graph."""
-  skills = [
-      (known, known.about.touched(graph))
-      for known in _usable(library or _own())
-      if known.heldout == setting.heldout
-  ]
-  skills = [(known, touched) for known, touched in skills if touched]
+  skills = _about(graph, setting.heldout, library)
   if not skills:
     return None
   draw = setting.beside("skills")
   house = lambda done, sink: _ruled(draw, skills, done, sink)
   return compose.build(graph, setting, house)
+
+
+def covers(graph: Graph, split: str, library: Library | None = None) -> bool:
+  """Whether any skill of this split is about the graph, so that `build` may give
+  a task."""
+  return bool(_about(graph, split == "heldout", library))
 
 
 def placed(part: Part) -> tuple[str, ...]:
@@ -70,6 +71,18 @@ def placed(part: Part) -> tuple[str, ...]:
 
 
 _own = functools.cache(own)
+
+
+def _about(
+    graph: Graph, heldout: bool, library: Library | None
+) -> list[tuple[_Known, frozenset[str]]]:
+  """The skills of a split that are about a graph, and the modules they are about."""
+  skills = [
+      (known, known.about.touched(graph))
+      for known in _usable(library or _own())
+      if known.heldout == heldout
+  ]
+  return [(known, touched) for known, touched in skills if touched]
 
 
 @functools.cache

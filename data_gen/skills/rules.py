@@ -28,6 +28,8 @@ from data_gen.draft import exec_call
 _UNITS = (("EUR", "CHF", "SEK", "PLN"), ("NOK", "DKK", "CZK", "GBP"))
 _DATE_FORMS = (("%d.%m.%Y", "%Y%m%d", "%d/%m/%Y"), ("%d-%m-%Y", "%Y.%m.%d", "%m/%d/%Y"))
 _MARKS = (("batch", "lot", "issue"), ("series", "edition", "docket"))
+_SLIPS = (("crd", "lbl"), ("chk", "tkt"))
+_SIGNS = (("DONE.txt", "READY.txt"), ("CLOSED.txt", "FINAL.txt"))
 _CASES = {
     "upper": ("in capitals throughout", str.upper),
     "lower": ("in small letters throughout", str.lower),
@@ -220,7 +222,8 @@ def date_form(draw: Setting, table: Table, sink: Sink, where: str) -> Rule | Non
 def letter_case(draw: Setting, table: Table, sink: Sink, where: str) -> Rule | None:
   names = [n for n in _shown(table, sink, "category") if table.named(n).words]
   words = [w for n in names for w in table.named(n).words]
-  fitting = [c for c in _CASES if sum(_CASES[c][1](w) != w for w in words) * 2 > len(words)]
+  changed = lambda case: sum(_CASES[case][1](w) != w for w in words)
+  fitting = [case for case in _CASES if 2 * changed(case) > len(words)]
   case = draw.rng.choice(fitting or list(_CASES))
   said_of, change = _CASES[case]
   said = names and phrase(
@@ -349,7 +352,7 @@ def second_copy(draw: Setting, table: Table, sink: Sink, where: str) -> Rule | N
 
 @_rule("slip")
 def slip(draw: Setting, table: Table, sink: Sink, where: str) -> Rule | None:
-  suffix = draw.rng.choice((("crd", "lbl"), ("chk", "tkt"))[draw.heldout])
+  suffix = draw.rng.choice(_SLIPS[draw.heldout])
   sign = f"Released by {draw.person()}, {draw.word('project')} {draw.number(100, 999)}"
   text = (
       f"Beside each finished file lies a slip: the same name with `.{suffix}` added at"
@@ -419,7 +422,7 @@ def register(draw: Setting, table: Table, sink: Sink, where: str) -> Rule | None
 
 @_rule("ready")
 def ready(draw: Setting, table: Table, sink: Sink, where: str) -> Rule | None:
-  name = draw.rng.choice((("DONE.txt", "READY.txt"), ("CLOSED.txt", "FINAL.txt"))[draw.heldout])
+  name = draw.rng.choice(_SIGNS[draw.heldout])
   line = f"{draw.word('topic')} {draw.number(100, 999)} {draw.word('item')}"
   text = phrase(
       draw,

@@ -19,7 +19,8 @@ from data_gen.compose.operations import OPERATIONS
 from data_gen.compose.part import expected
 from data_gen.compose.setting import Setting
 from data_gen.compose.sinks import SINKS
-from data_gen.skills import build, needs, own, placed, read
+from data_gen.compose.topics import TOPICS
+from data_gen.skills import build, covers, needs, own, placed, read
 from data_gen.skills.about import about
 from data_gen.skills.frontmatter import FrontMatterError, parse
 from data_gen.skills.rules import RULES
@@ -81,6 +82,41 @@ def test_every_module_has_skills_about_it():
   atomic = {a for one in told for a in one.atomic}
   assert {o.atomic for o in OPERATIONS.values()} <= atomic
   assert {r for a in told for r in a.rules} == set(RULES)
+
+
+# The first block of a skill's Python reads such a source: what it calls the records
+# then, one for each of 20 rows.
+READING = {
+    "csv-reading": ("csv", "rows"),
+    "tab-separated-files": ("tsv", "rows"),
+    "json-lines": ("jsonl", "rows"),
+    "xml-records": ("xml", "rows"),
+    "html-tables": ("html", "body"),
+    "spreadsheets-as-zip": ("xlsx", "rows[1:]"),
+    "calendar-files": ("ics", "events"),
+    "contact-cards": ("vcard", "cards"),
+    "ini-settings": ("ini", "settings.sections()"),
+    "markdown-tables": ("markdown", "rows"),
+    "log-reading": ("log", "events"),
+    "yaml-without-a-library": ("yaml", "rows"),
+}
+
+
+def test_what_our_skills_say_of_reading_is_true(tmp_path):
+  table = TOPICS[sorted(TOPICS)[3]].draw(Setting("reading", "train"), 20)
+  bodies = {skill.name: skill.body for skill in own().skills}
+  for name, (kind, records) in READING.items():
+    kind = KINDS[kind]
+    assert kind.fits(table), name
+    for path, data in kind.write(table, f"FILE{kind.suffix}").items():
+      (tmp_path / path).write_bytes(data)
+    code = re.search(r"```python\n(.*?)```", bodies[name], re.S)[1]
+    code = code.replace('"FILE"', f'"FILE{kind.suffix}"')
+    done = subprocess.run(
+        ["/usr/bin/python3", "-c", f"{code}\nprint('there are', len({records}))"],
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout.endswith("there are 20\n"), (name, done.stderr)
 
 
 # Reading
@@ -180,15 +216,13 @@ def test_front_matter():
 def test_needs(tmp_path, body, hindrance):
   words = "\n".join(["With the files that you have, do what it is for."] * 2)
   text = body if hindrance == "language" else f"{words}\n{body}\n"
-  _skill(tmp_path, "x", text * 3, description="x" if hindrance == "language" else "It.")
+  _skill(tmp_path, "x", text * 3, description="It.")
   (skill,) = read(tmp_path).skills
   assert needs(skill).hindrances() == (hindrance,)
 
 
 def test_needs_of_inputs_outputs_and_programs(tmp_path):
-  body = (
-      "Read the CSV file and write JSON from it.\n\n```sh\nsort FILE\ngrep x FILE\n```\n"
-  )
+  body = "Read the CSV file and write JSON.\n\n```sh\nsort FILE\ngrep x FILE\n```\n"
   _skill(
       tmp_path, "x", body,
       metadata='{"openclaw": {"requires": {"bins": ["jq"], "env": ["TOKEN_OF_X"]}}}',
@@ -214,10 +248,9 @@ def _run(part, folder) -> tuple[dict, dict]:
   try:
     first = checker.grade(str(root), "", [])
     for call in part.calls:
-      if call.name == "exec":
-        done = subprocess.run(
-            call.arguments["command"], shell=True, cwd=root, capture_output=True
-        )
+      if call.name == "exec":  # with a /tmp of its own
+        command = call.arguments["command"].replace("/tmp/", f"{folder}/")
+        done = subprocess.run(command, shell=True, cwd=root, capture_output=True)
         assert done.returncode == 0, done.stderr.decode()[-1000:]
       else:
         assert (root / call.arguments["path"]).is_file(), call
@@ -265,14 +298,16 @@ def test_a_rule_is_told_by_a_skill_alone_and_read_before_it_is_used(drawn):
     literals = set(re.findall(r"`([^`]+)`", rules))
     secret = {x for x in literals if "PATH" not in x and "NAME" not in x}
     used = [
-        (n, x) for n, c in enumerate(part.calls) for x in secret if x in str(c.arguments)
+        n
+        for n, call in enumerate(part.calls)
+        if any(literal in str(call.arguments) for literal in secret)
     ]
     reads = [
         n for n, c in enumerate(part.calls)
         if c.arguments.get("path", "").startswith("skills/")
     ]  # fmt: skip
     assert len(reads) == len(names)
-    assert all(n > max(reads) for n, _ in used)
+    assert min(used, default=len(part.calls)) > max(reads)
     for literal in secret:
       found = re.search(rf"(?<!\w){re.escape(literal.strip('./'))}(?!\w)", part.said)
       assert not found, (literal, part.said)
@@ -285,13 +320,17 @@ def test_every_rule_is_drawn_by_some_task(drawn):
   spoken = "".join(_rules_of(part) for _, part in drawn)
   for sign in (
       "halves rounded", "hundredths", "47.86`|in front", "strftime", "fixed list",
-      "identifier", "in every row", "NAME", "kept twice|A copy", "slip", "PATH", "all is done|last thing",
+      "identifier", "in every row", "NAME", "kept twice|A copy", "slip", "PATH",
+      "all is done|last thing",
   ):  # fmt: skip
     assert re.search(sign, spoken), sign
 
 
 def test_no_skill_is_on_both_sides_of_the_split(drawn):
-  sides = [{n for s, part in drawn if s == side for n in placed(part)} for side in SPLITS]
+  sides = [
+      {name for split, part in drawn if split == side for name in placed(part)}
+      for side in SPLITS
+  ]
   assert sides[0] and sides[1] and sides[0].isdisjoint(sides[1])
 
 
@@ -305,7 +344,8 @@ def test_the_skills_of_a_folder(tmp_path):
   _skill(tmp_path, "locked", "Set MY_API_KEY first. Read the CSV file with it.\n")
   library = read(tmp_path)
   graph = Graph("csv", ("total_by",), "csv")
-  names = {n for k in range(5) for n in placed(_task(graph, "train", library, start=k))}
+  tasks = [_task(graph, "train", library, start=number) for number in range(5)]
+  names = {name for part in tasks for name in placed(part)}
   assert names and names <= {s.name for s in library.skills} - {"locked"}
   part = _task(graph, "train", library)
   before, after = _run(part, tmp_path)
@@ -318,9 +358,9 @@ def test_no_skill_about_a_graph_makes_no_task(tmp_path):
   library = read(tmp_path)
   assert len(library.skills) == 1 and needs(library.skills[0]).usable
   graph = GRAPHS[0]
-  assert not any(
-      build(graph, Setting(f"{n}", split), library) for n in range(9) for split in SPLITS
-  )
+  assert covers(graph, "train") and not covers(graph, "train", library)
+  for split in SPLITS:
+    assert not any(build(graph, Setting(f"{n}", split), library) for n in range(9))
 
 
 def test_another_process_draws_the_same_bytes():
