@@ -373,22 +373,27 @@ def test_several_turns_do_not_fit_one_prompt(folder):
     abroad(several, "check.py", "")
 
 
-def run_harbor(directory, solve):
-  """Solves and tests as Harbor does, its folders below a scratch folder."""
+def run_harbor(directory, solve, more=()):
+  """Solves and tests as Harbor does, its folders below a scratch folder; `more`
+  is what an agent left."""
   root = directory.parent / "root"
   env = {**os.environ, "HOME": str(root)}
   for name in ("tests", "solution"):
     target = root / name
     target.mkdir(parents=True)
+    if not (directory / name).exists():
+      continue
     for path, data in gather(directory / name).items():
       file = target / path
       file.parent.mkdir(parents=True, exist_ok=True)
       text = data.decode().replace("/logs/", f"{root}/logs/")
       text = text.replace("/tests/check", f"{root}/tests/check")
+      text = text.replace("/root/.openclaw/workspace", "/workspace")
       file.write_text(text.replace("/workspace", f"{root}/workspace"))
   workspace = root / "workspace"
   workspace.mkdir()
-  for path, data in gather(directory / "environment" / "workspace").items():
+  inputs = gather(directory / "environment" / "workspace")
+  for path, data in {**inputs, **dict(more)}.items():
     (workspace / path).parent.mkdir(parents=True, exist_ok=True)
     (workspace / path).write_bytes(data)
   (root / "logs" / "verifier").mkdir(parents=True)
@@ -410,6 +415,13 @@ def test_a_harbor_directory_runs(folder, tmp_path, solve):
   assert told["task"]["name"] == f"clawgym-syndata/{task.id}"
   assert told["agent"]["timeout_sec"] == task.limits.seconds
   assert told["environment"]["network_mode"] == "no-network"
+
+
+def test_a_reward_package_runs_in_a_harbor_directory(tmp_path):
+  convert(foreign(tmp_path), tmp_path / "ours")
+  convert(tmp_path / "ours", tmp_path / "harbor", "harbor")
+  directory = harbor.directories(tmp_path / "harbor")[0]
+  assert run_harbor(directory, False, {"out.txt": b"8"}) == 0.5
 
 
 def test_a_harbor_task_of_others_is_kept_whole(tmp_path):
