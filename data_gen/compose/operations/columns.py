@@ -7,14 +7,18 @@ import datetime
 from decimal import ROUND_HALF_UP, Decimal
 
 from data_gen.compose.operations.registry import (
-    Step, bounded, extended, one, operation, phrase,
-)  # fmt: skip
+    CENT,
+    DAYS,
+    ROUNDED,
+    Step,
+    bounded,
+    extended,
+    one,
+    operation,
+    phrase,
+)
 from data_gen.compose.setting import Setting
 from data_gen.compose.table import Column, Table
-
-CENT = Decimal("0.01")
-ROUNDED = '.quantize(Decimal("0.01"), ROUND_HALF_UP)'
-_DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
 
 
 def _step(said: str, code: str, table: Table | None, ordered: bool = False):
@@ -316,7 +320,7 @@ def weekday(setting: Setting, table: Table) -> Step | None:
       extended(
           table,
           Column("weekday", "text"),
-          [_DAYS[d.weekday()] for d in table.column(column)],
+          [DAYS[d.weekday()] for d in table.column(column)],
       ),
   )
 

@@ -7,13 +7,18 @@ from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal
 from statistics import median
 
-from data_gen.compose.operations.registry import Step, bounded, one, operation, phrase
+from data_gen.compose.operations.registry import (
+    CENT,
+    DAYS,
+    ROUNDED,
+    Step,
+    bounded,
+    one,
+    operation,
+    phrase,
+)
 from data_gen.compose.setting import Setting
 from data_gen.compose.table import Column, Table
-
-CENT = Decimal("0.01")
-ROUNDED = '.quantize(Decimal("0.01"), ROUND_HALF_UP)'
-_DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
 
 
 def by_group(table: Table, group: str, value: str) -> dict[str, list]:
@@ -266,7 +271,7 @@ def by_weekday(setting: Setting, table: Table) -> Step | None:
       " for k, v in sorted(sums.items())]",
       Table(
           (Column("weekday", "text"), Column(value, "money")),
-          tuple((_DAYS[k], v) for k, v in sums.items()),
+          tuple((DAYS[k], v) for k, v in sums.items()),
       ),
       ordered=True,
   )

@@ -8,12 +8,17 @@ from __future__ import annotations
 from collections import Counter
 from decimal import ROUND_HALF_UP, Decimal
 
-from data_gen.compose.operations.registry import Step, extended, one, operation, phrase
+from data_gen.compose.operations.registry import (
+    CENT,
+    ROUNDED,
+    Step,
+    extended,
+    one,
+    operation,
+    phrase,
+)
 from data_gen.compose.setting import Setting
 from data_gen.compose.table import Column, Row, Table
-
-CENT = Decimal("0.01")
-ROUNDED = '.quantize(Decimal("0.01"), ROUND_HALF_UP)'
 
 
 def _per_word(

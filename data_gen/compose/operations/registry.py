@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from data_gen.compose.setting import Setting
@@ -62,6 +63,10 @@ class Operation:
 
 
 OPERATIONS: dict[str, Operation] = {}
+
+CENT = Decimal("0.01")
+ROUNDED = '.quantize(Decimal("0.01"), ROUND_HALF_UP)'  # the same, in code
+DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
 
 
 def operation(
