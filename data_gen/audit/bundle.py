@@ -4,7 +4,7 @@ Several states are judged at once, each in a folder of its own, by the
 expectations that it names: the task's own; those of the same request over
 other records; or its own with another locale, time zone and date around them
 from there on. The checks' source is what the task has, byte for byte. The copy's
-solution runs under that other locale and zone.
+solution runs its commands with those around them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from sandbox.backends.base import Files, gather
 
 OWN, RESEEDED, ELSEWHERE = "own", "reseeded", "elsewhere"
 OTHER_NOW = "2031-11-23T23:30:00Z"
-_LOCALE = {"LC_ALL": "C", "LANG": "C", "TZ": "Pacific/Kiritimati"}
+_AROUND = {
+    "LC_ALL": "C", "LANG": "C", "TZ": "Pacific/Kiritimati", "CLAWGYM_NOW": OTHER_NOW,
+}  # fmt: skip
 
 _DISPATCH = '''"""Grades several states, each by the expectations that it names."""
 
@@ -82,7 +84,7 @@ def bundle(task: Task, place: Path, reseeded: Files | None = None) -> Task:
   if reseeded is not None:
     expectations[RESEEDED] = reseeded
   dispatch = _DISPATCH.format(
-      around={**_LOCALE, "CLAWGYM_NOW": OTHER_NOW},
+      around=_AROUND,
       names=tuple(expectations),
       elsewhere=ELSEWHERE,
       own=OWN,
@@ -103,13 +105,13 @@ def bundle(task: Task, place: Path, reseeded: Files | None = None) -> Task:
 
 
 def _elsewhere(value: Any) -> Any:
-  """A solution whose commands run under another locale and time zone."""
+  """A solution whose commands run under another locale, time zone and date."""
   if isinstance(value, list):
     return [_elsewhere(item) for item in value]
   if not isinstance(value, dict):
     return value
   if value.get("name") == "exec" and "command" in value.get("arguments", {}):
-    around = " ".join(f"{name}={setting}" for name, setting in _LOCALE.items())
+    around = " ".join(f"{name}={setting}" for name, setting in _AROUND.items())
     command = f"export {around}; {value['arguments']['command']}"
     return {**value, "arguments": {**value["arguments"], "command": command}}
   return {key: _elsewhere(item) for key, item in value.items()}

@@ -8,6 +8,7 @@ that they expect is said, is in a file, or comes out of the solution's run over 
 
 from __future__ import annotations
 
+import calendar
 import gzip
 import hashlib
 import io
@@ -26,6 +27,11 @@ from sandbox.backends.base import Files, gather
 from sandbox.harnesses import asked_of
 
 _SPOKEN_OF = ("expected.json", "solution/calls.json", "checks/check.py")
+_COMPUTED = frozenset(
+    ["null", "true", "false", "none", "nan", "yes", "low", "high"]
+    + [n.lower() for names in (calendar.day_name, calendar.month_name) for n in names]
+    + [n.lower() for names in (calendar.day_abbr, calendar.month_abbr) for n in names]
+)
 _LONG = 60  # characters of a line that nobody writes twice by chance
 _MOST_BYTES = 16 << 20
 
@@ -87,7 +93,7 @@ def _unsaid(task: Task, asked: str, initial: Files, solved: Files) -> Iterator[s
   }
   expected = {w for spec in specs for w in _expected(spec)}
   for word in sorted(expected - given - made):
-    if word.isalpha() and len(word) > 2 and not _derived(word, given):
+    if word.isalpha() and len(word) > 2 and not _derived(word, given | made):
       yield f"unsaid: the checks expect {word!r}, which nothing gives"
       return
 
@@ -99,9 +105,8 @@ def _expected(spec: dict[str, Any]) -> set[str]:
 
 
 def _derived(word: str, given: set[str]) -> bool:
-  return word in ("null", "true", "false", "none", "nan") or any(
-      word in other for other in given if len(other) > len(word)
-  )
+  """Whether it follows from a date or a comparison, or is a part of a word."""
+  return word in _COMPUTED or any(word in other for other in given)
 
 
 def _texts(path: str, data: bytes) -> Iterator[str]:

@@ -1,9 +1,10 @@
 """Tries one task in real sandboxes: is it sound?
 
 The reference solution runs in a fresh sandbox and scores 1, three times over,
-and with another locale, time zone and date around the checks; the same calls
-score 1 over other records, where the task can be rebuilt so. Doing nothing and
-every adversary score 0, small wrong edits of the right result less than 1.
+and with another locale, time zone and date around the checks. The same calls,
+with those around them too, score 1 over other records, where the task can be made
+again so. Doing nothing and every adversary score 0, small wrong edits of the right
+result less than 1.
 What its files say is in `reading`, what a set of tasks must be in `folder`.
 """
 
@@ -71,8 +72,8 @@ async def judge(
     rebuild: Rebuild | None = None,
     thorough: bool = False,
 ) -> Findings:
-  """Tries `task`; where `thorough`, runs its solution again on another day, and
-  judges it by the task's checks as they stand.
+  """Tries `task`; where `thorough`, its solution also runs on another day though
+  there are no other records, and is judged by the task's checks as they stand.
 
   All states of a task of our own are judged in one sandbox, by a copy of it
   that has more expectations; those of others each in a fresh one.
@@ -111,7 +112,7 @@ class _Trial:
     await sandbox.start(task.workspace)
     await services.stage(task, sandbox)
     right = await self._solve(task, sandbox)
-    other = await self._solve_other(sandbox) if self._other else None
+    elsewhere = await self._solve_elsewhere(sandbox, thorough)
     attacks = [await self._fallen(load(name), sandbox) for name in ADVERSARIES]
 
     null = Case("null", State(pack(self._initial), "", _asked(task)))
@@ -127,9 +128,9 @@ class _Trial:
     await self._attacks(attacks, right if solved else None)
     if solved:
       await self._wrong_edits(right)
-      await self._again(right, other)
-      if thorough:
-        await self._another_day(right)
+      await self._again(right, elsewhere)
+      if thorough and self._judge.at_once:
+        await self._as_it_stands(right)
 
   def _open(self, now: str) -> Sandbox:
     return open_sandbox(
@@ -149,14 +150,27 @@ class _Trial:
         services.effects(sandbox.reports[before:]),
     )
 
-  async def _solve_other(self, sandbox: Sandbox) -> State:
-    """The state that the same calls leave over other records."""
+  async def _solve_elsewhere(self, sandbox: Sandbox, thorough: bool) -> Case | None:
+    """The state that the same calls leave with another locale, zone and date, over
+    other records where there are any."""
+    if self._other:
+      await self._on_other_records(sandbox)
+      state = await self._solve(self._judge.task, sandbox)
+      return Case("over other records oracle", state, RESEEDED)
+    if not thorough:
+      return None
+    async with self._open(OTHER_NOW) as other_day:
+      await other_day.start(self._task.workspace)
+      await services.stage(self._task, other_day)
+      state = await self._solve(self._judge.task, other_day)
+      return Case("on another day oracle", state, ELSEWHERE)
+
+  async def _on_other_records(self, sandbox: Sandbox) -> None:
     workspace, _, seeds = self._other
     await self._clean(sandbox, workspace)
     staged = services.files(self._task)
     if staged:
       await sandbox.restore(pack({**staged, **seeds}), services.FOLDER)
-    return await self._solve(self._task, sandbox)
 
   async def _fallen(self, adversary: Adversary, sandbox: Sandbox) -> Case:
     """The state that an adversary leaves."""
@@ -248,34 +262,26 @@ class _Trial:
           f" not {'; '.join(found.survivors[:3])}"
       )
 
-  async def _again(self, right: State, other: State | None) -> None:
-    """The solution's state again, after all others; that over other records; and
-    the first once more elsewhere."""
+  async def _again(self, right: State, elsewhere: Case | None) -> None:
+    """The solution's state after all others, and with another locale, time zone and
+    date around the checks; what the calls left elsewhere."""
     cases = [Case("unstable: oracle", right)] * (_ORACLE_RUNS - 1)
-    if other is not None:
-      cases.append(Case("over other records oracle", other, RESEEDED))
     if self._judge.at_once:
       cases.append(Case("with another locale and date oracle", right, ELSEWHERE))
+    if elsewhere:
+      cases.append(elsewhere)
     for case, outcome in zip(cases, await self._scored(cases), strict=True):
       fine = self._is_right(case.name, outcome)
       self.found.reseeded |= fine and case.by == RESEEDED
 
-  async def _another_day(self, right: State) -> None:
-    """The solution in a new sandbox with another date, locale and zone; its first
-    result by the task's own checks, alone."""
-    async with self._open(OTHER_NOW) as sandbox:
-      await sandbox.start(self._task.workspace)
-      await services.stage(self._task, sandbox)
-      state = await self._solve(self._judge.task, sandbox)
-    (outcome,) = await self._scored([Case("on another day oracle", state, ELSEWHERE)])
-    self._is_right("on another day oracle", outcome)
-    if self._judge.at_once:
-      outcome = await verify(
-          self._task, right.snapshot, right.final_message, right.transcript,
-          reports=right.reports, backend=self._backend, run_id="audit",
-      )  # fmt: skip
-      self._must_score("oracle alone", outcome)
-      self._is_right("oracle alone", outcome)
+  async def _as_it_stands(self, right: State) -> None:
+    """The task's own checks in a sandbox of their own, not the copy that is quick."""
+    outcome = await verify(
+        self._task, right.snapshot, right.final_message, right.transcript,
+        reports=right.reports, backend=self._backend, run_id="audit",
+    )  # fmt: skip
+    self._must_score("oracle alone", outcome)
+    self._is_right("oracle alone", outcome)
 
 
 def _laid(files: Files, written: Files) -> Files:
