@@ -342,4 +342,10 @@ WORDS = {
         "south-field brook-field short-acre glen-plot",
     ),
     "moisture": ("dry damp wet", "arid moist soaked"),
+    # What rules of skills are made of.
+    "currency_mark": ("EUR CHF SEK PLN", "NOK DKK CZK GBP"),
+    "date_form": ("%d.%m.%Y %Y%m%d %d/%m/%Y", "%d-%m-%Y %Y.%m.%d %m/%d/%Y"),
+    "mark_column": ("batch lot consignment", "series edition docket"),
+    "slip_suffix": ("crd lbl", "chk tkt"),
+    "done_sign": ("DONE.txt READY.txt", "CLOSED.txt FINAL.txt"),
 }

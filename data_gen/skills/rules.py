@@ -24,12 +24,6 @@ from data_gen.compose.sinks import Sink
 from data_gen.compose.table import Column, Table
 from data_gen.draft import exec_call
 
-# What only one of the two splits sees: (train, heldout).
-_UNITS = (("EUR", "CHF", "SEK", "PLN"), ("NOK", "DKK", "CZK", "GBP"))
-_DATE_FORMS = (("%d.%m.%Y", "%Y%m%d", "%d/%m/%Y"), ("%d-%m-%Y", "%Y.%m.%d", "%m/%d/%Y"))
-_MARKS = (("batch", "lot", "issue"), ("series", "edition", "docket"))
-_SLIPS = (("crd", "lbl"), ("chk", "tkt"))
-_SIGNS = (("DONE.txt", "READY.txt"), ("CLOSED.txt", "FINAL.txt"))
 _CASES = {
     "upper": ("in capitals throughout", str.upper),
     "lower": ("in small letters throughout", str.lower),
@@ -181,7 +175,7 @@ def hundredths(draw: Setting, table: Table, sink: Sink, where: str) -> Rule | No
 
 @_rule("figures")
 def unit(draw: Setting, table: Table, sink: Sink, where: str) -> Rule | None:
-  names, mark = _shown(table, sink, "money"), draw.rng.choice(_UNITS[draw.heldout])
+  names, mark = _shown(table, sink, "money"), draw.word("currency_mark")
   said = _amounts(draw, names, where) if names else ""
   text = phrase(
       draw,
@@ -197,7 +191,7 @@ def unit(draw: Setting, table: Table, sink: Sink, where: str) -> Rule | None:
 @_rule("dates")
 def date_form(draw: Setting, table: Table, sink: Sink, where: str) -> Rule | None:
   names = _shown(table, sink, "date")
-  form = draw.rng.choice(_DATE_FORMS[draw.heldout])
+  form = draw.word("date_form")
   example = datetime.date(2026, 3, 25).strftime(form)
   said = names and phrase(
       draw,
@@ -259,7 +253,7 @@ def identifier_form(
 
 @_rule("mark")
 def mark_column(draw: Setting, table: Table, sink: Sink, where: str) -> Rule | None:
-  name = draw.rng.choice(_MARKS[draw.heldout])
+  name = draw.word("mark_column")
   value = f"{draw.word('project')}-{draw.number(10, 99)}"
   done = extended(table, Column(name, "text"), [value] * len(table.rows))
   if done is None or sink.view(table).names != table.names or not sink.takes(done):
@@ -352,12 +346,13 @@ def second_copy(draw: Setting, table: Table, sink: Sink, where: str) -> Rule | N
 
 @_rule("slip")
 def slip(draw: Setting, table: Table, sink: Sink, where: str) -> Rule | None:
-  suffix = draw.rng.choice(_SLIPS[draw.heldout])
+  suffix = draw.word("slip_suffix")
   sign = f"Released by {draw.person()}, {draw.word('project')} {draw.number(100, 999)}"
   text = (
-      f"Beside each finished file lies a slip: the same name with `.{suffix}` added at"
-      " the end. It has three lines: `File: ` and the file's path in the workspace;"
-      " `Records: ` and how many records the file holds, a header not counted;"
+      "Beside each finished file, not beside copies of it, lies a slip: the same name"
+      f" with `.{suffix}` added at the end. It has three lines: `File: ` and the"
+      " file's path in the workspace; `Records: ` and how many records the file"
+      " holds, a header not counted;"
       f" `{sign}`."
   )
   said = phrase(
@@ -422,7 +417,7 @@ def register(draw: Setting, table: Table, sink: Sink, where: str) -> Rule | None
 
 @_rule("ready")
 def ready(draw: Setting, table: Table, sink: Sink, where: str) -> Rule | None:
-  name = draw.rng.choice(_SIGNS[draw.heldout])
+  name = draw.word("done_sign")
   line = f"{draw.word('topic')} {draw.number(100, 999)} {draw.word('item')}"
   text = phrase(
       draw,
