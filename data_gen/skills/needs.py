@@ -102,7 +102,7 @@ _COMMON = set(
     "the a an and or of to in is are it that for with on as be by this from not if you"
     " when use file files each one".split()
 )
-_FENCED = re.compile(r"^```(?:sh|bash|shell|console)\s*\n(.*?)^```", re.M | re.S)
+_FENCED = re.compile(r"^```(?:sh|bash|shell|console)[ \t]*\n(.*?)^```", re.M | re.S)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from data_gen.skills import frontmatter
 from data_gen.skills.frontmatter import FrontMatterError
 
 OWN = Path(__file__).parent / "library"
-MOST_BYTES = 64 << 10
+MOST_BYTES = 32 << 10
 _DEEPEST = 6  # folders below the one that was named
 _LONGEST = {"name": 64, "description": 1024, "compatibility": 500}
 

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -164,6 +165,27 @@ def test_what_is_no_skill_is_named_and_counted(tmp_path):
   }  # fmt: skip
   for refused in library.refused:
     assert refused.path.startswith(str(tmp_path)) and refused.said
+
+
+def test_no_text_takes_long(tmp_path):
+  most = 30_000
+  bodies = (
+      "```sh" + "\n" * most, "from " * (most // 5), "|" + " " * most, "```sh\n" * 5_000,
+      "http://" * 4_000, "read" * (most // 4), "x" * most, "base64 -d " * 3_000,
+  )  # fmt: skip
+  for number, body in enumerate(bodies):
+    _skill(tmp_path, f"s{number}", "The text.\n" + body + ".")
+  heads = (
+      "a" + " " * most + "b", "a:" * (most // 2), "a: " + "#" * most,
+      "a: b\n c" * 4_000,
+  )  # fmt: skip
+  for number, line in enumerate(heads):
+    _skill(tmp_path, f"h{number}", description=f"x\n{line}")
+  start = time.process_time()
+  library = read(tmp_path)
+  found = [needs(skill) for skill in library.skills]
+  assert len(found) + len(library.refused) == 12 and len(found) >= 8
+  assert time.process_time() - start < 8
 
 
 def test_a_folder_that_is_none_is_an_error(tmp_path):
