@@ -15,12 +15,14 @@ import pytest
 
 from data_gen.compose import checker
 from data_gen.compose.checks import source
-from data_gen.compose.chores import CHORES, SERVICE_CHORES, Chore
+from data_gen.compose.chores import CHORES, Chore
 from data_gen.compose.part import Part, expected
 from data_gen.compose.setting import Setting
 from data_gen.taxonomy import CATEGORY_OF
 
 _RESEEDS = range(1, 9)
+SERVED = sorted(name for name, one in CHORES.items() if one.requires)
+PLAIN = sorted(CHORES.keys() - set(SERVED))
 
 
 def _made(chore: Chore, split: str) -> tuple[Setting, Part]:
@@ -72,7 +74,7 @@ def _grade(root: Path, part: Part, services: list, monkeypatch) -> dict[str, flo
 
 
 @pytest.mark.parametrize("split", ["train", "heldout"])
-@pytest.mark.parametrize("name", CHORES)
+@pytest.mark.parametrize("name", PLAIN)
 def test_its_calls_are_right_here_and_on_other_contents(
     name, split, tmp_path, monkeypatch
 ):
@@ -122,9 +124,9 @@ def test_a_wrong_result_is_noticed(name, tmp_path, monkeypatch):
   assert [k for k, v in values.items() if not v] == ["nothing_else_left"]
 
 
-@pytest.mark.parametrize("name", [*CHORES, *SERVICE_CHORES])
+@pytest.mark.parametrize("name", CHORES)
 def test_it_is_said_in_three_ways_and_with_its_paths(name):
-  chore = {**CHORES, **SERVICE_CHORES}[name]
+  chore = CHORES[name]
   said = set()
   for number in range(60):
     part = chore.make(Setting(f"said {number}", "train"))
@@ -138,10 +140,7 @@ def test_it_is_said_in_three_ways_and_with_its_paths(name):
 
 
 def test_checks_and_atomic_operations():
-  chores = {**CHORES, **SERVICE_CHORES}
-  assert {c.atomic for c in chores.values()} <= set(CATEGORY_OF)
-  assert all(not c.requires for c in CHORES.values())
-  assert all(c.requires for c in SERVICE_CHORES.values())
+  assert {c.atomic for c in CHORES.values()} <= set(CATEGORY_OF)
 
 
 def test_check_py_is_one_file_that_needs_nothing_of_ours(tmp_path):
@@ -210,11 +209,11 @@ class _Services:
         channel.sendall(b"ok\n")
 
 
-@pytest.mark.parametrize("name", SERVICE_CHORES)
+@pytest.mark.parametrize("name", SERVED)
 def test_services_do_what_is_asked(name, tmp_path, monkeypatch):
   pytest.importorskip("sandbox.services")
-  setting, part = _made(SERVICE_CHORES[name], "train")
-  again = SERVICE_CHORES[name].make(setting.reseeded(1))
+  setting, part = _made(CHORES[name], "train")
+  again = CHORES[name].make(setting.reseeded(1))
   assert (again.said, again.calls) == (part.said, part.calls)
   for number, one in enumerate((part, again)):
     root = tmp_path / str(number) / "w"

@@ -1,7 +1,6 @@
 """Work beside the records: files moved, settings changed, messages sent.
 
-`CHORES` need nothing but the workspace, `SERVICE_CHORES` the services that
-they name.
+A chore needs nothing but the workspace and the services that it names.
 """
 
 from data_gen.compose.chores import (
@@ -15,13 +14,12 @@ from data_gen.compose.chores import (
 )
 from data_gen.compose.chores.registry import (
     CHORES,
-    SERVICE_CHORES,
     Chore,
     chore,
     may_join,
 )
 
 __all__ = [
-    "CHORES", "Chore", "SERVICE_CHORES", "chore", "files", "history", "may_join",
+    "CHORES", "Chore", "chore", "files", "history", "may_join",
     "memory", "programs", "services", "settings", "texts",
 ]  # fmt: skip

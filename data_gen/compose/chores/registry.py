@@ -30,15 +30,13 @@ class Chore:
 
 
 CHORES: dict[str, Chore] = {}
-SERVICE_CHORES: dict[str, Chore] = {}
 
 
 def chore(atomic: str, *requires: str) -> Callable:
   """Registers the decorated function under its name."""
 
   def register(make: Callable[[Setting], Part | None]) -> Callable:
-    table = SERVICE_CHORES if requires else CHORES
-    table[make.__name__] = Chore(make.__name__, atomic, make, requires)
+    CHORES[make.__name__] = Chore(make.__name__, atomic, make, requires)
     return make
 
   return register
@@ -46,9 +44,8 @@ def chore(atomic: str, *requires: str) -> Callable:
 
 def may_join(names: Iterable[str]) -> bool:
   """Whether one task can have all of these: no service is seeded twice."""
-  table = {**CHORES, **SERVICE_CHORES}
   chosen = list(names)
-  needed = [service for name in chosen for service in table[name].requires]
+  needed = [service for name in chosen for service in CHORES[name].requires]
   return len(set(chosen)) == len(chosen) and len(set(needed)) == len(needed)
 
 
