@@ -12,7 +12,8 @@ from clawgym_jax import cli
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.runs import only_writer
 from data_gen.audit import audit
-from data_gen.audit.report import printed
+from data_gen.audit.folder import attack_table
+from data_gen.audit.report import printed, printed_table
 from data_gen.compose.make import rebuild
 from sandbox.backends import check_backend
 from sandbox.backends.flags import backend
@@ -27,6 +28,10 @@ _CONCURRENCY = flags.DEFINE_integer(
 _ALLOW = flags.DEFINE_bool(
     "allow_rejected", False, "Exit with status 0 although this run rejected tasks."
 )
+_ATTACKS = flags.DEFINE_bool(
+    "attacks_only", False,
+    "Judge nothing: only print what doing nothing and the adversaries score.",
+)  # fmt: skip
 
 
 def main() -> dict[str, Any]:
@@ -35,6 +40,13 @@ def main() -> dict[str, Any]:
   folder = _folder("tasks", _TASKS.value)
   against = _folder("against", _AGAINST.value) if _AGAINST.value else None
   check_backend(backend())
+  if _ATTACKS.value:
+    with only_writer(folder, "audit"):
+      found = asyncio.run(attack_table(folder, _CONCURRENCY.value, backend()))
+    print(printed_table(found["attacks"]))
+    for name, cause in found["failed"].items():
+      print(f"  {name}: {cause}")
+    return found
   with only_writer(folder, "audit"):
     summary = asyncio.run(
         audit(

@@ -23,8 +23,8 @@ from clawgym_jax.contracts.errors import RecordError, UserError
 from clawgym_jax.contracts.files import write_json
 from clawgym_jax.contracts.task import Task, content_hash, list_tasks, load_task
 from data_gen.audit.near import nearest
-from data_gen.audit.report import figures
-from data_gen.audit.trial import Findings, Rebuild, Undecided, judge
+from data_gen.audit.report import figures, table
+from data_gen.audit.trial import Findings, Rebuild, Undecided, attacks, judge
 from data_gen.draft import REGISTRY
 from sandbox.backends.base import gather
 from sandbox.harnesses import ADVERSARIES, asked_of
@@ -152,6 +152,41 @@ def _rejected(digest: str, causes: list[str]) -> dict[str, Any]:
 
 def _admitted(verdict: dict[str, Any] | None) -> bool:
   return verdict is not None and verdict["verdict"] == "admitted"
+
+
+async def attack_table(
+    folder: Path, concurrency: int, backend: str = "bubblewrap"
+) -> dict[str, Any]:
+  """What doing nothing and the adversaries score on every task of `folder`, which
+  stays as it is: tasks of any source, solved or not. Written to DIR/attacks.json."""
+  directories = list_tasks(folder)
+  if not directories:
+    raise UserError(f"{folder} holds no tasks")
+  tried: dict[str, dict[str, Any]] = {}
+  failed: dict[str, str] = {}
+  bar = cli.progress(len(directories), "attacks", unit="task")
+  waiting = iter(directories)
+
+  async def work() -> None:
+    for directory in waiting:
+      try:
+        scores = await attacks(load_task(directory), backend)
+      except (RecordError, Undecided) as error:
+        failed[directory.name] = str(error)
+      else:
+        unscored = [name for name, score in scores.items() if score is None]
+        scored = {name: score for name, score in scores.items() if score}
+        tried[directory.name] = {"attacks": scored, "idle": unscored}
+      bar.update()
+
+  try:
+    await asyncio.gather(*(work() for _ in range(concurrency)))
+  finally:
+    bar.close()
+  found = {"attacks": table(tried.values()), "failed": dict(sorted(failed.items()))}
+  scores = {name: v["attacks"] for name, v in sorted(tried.items())}
+  write_json(folder / "attacks.json", {**found, "tasks": scores})
+  return found
 
 
 def _asked(folder: Path | None) -> dict[str, tuple[str, str]]:

@@ -23,7 +23,7 @@ def figures(verdicts: Verdicts) -> dict[str, Any]:
   return {
       "counts": dict(sorted(Counter(v["verdict"] for v in verdicts.values()).items())),
       "causes": dict(Counter(kind_of(c[0]) for c in rejected if c).most_common()),
-      "attacks": attacks(tried),
+      "attacks": table(tried),
       "mutation": {
           "mutants": mutants,
           "killed": mutants - survived.total(),
@@ -40,35 +40,40 @@ def figures(verdicts: Verdicts) -> dict[str, Any]:
   }
 
 
-def attacks(tried: Iterable[dict[str, Any]]) -> dict[str, dict[str, float]]:
-  """What each adversary, and doing nothing, got of the tasks that it attacked."""
-  table = {}
+def table(tried: Iterable[dict[str, Any]]) -> dict[str, dict[str, float]]:
+  """What each adversary, and doing nothing, got of the tasks where it is not `idle`."""
+  rows = {}
   given = list(tried)
   for name in ("null", *ADVERSARIES):
     scores = [v["attacks"].get(name, 0.0) for v in given if name not in v["idle"]]
-    table[name] = {
+    rows[name] = {
         "tasks": len(scores),
         "mean": round(sum(scores) / len(scores), 5) if scores else 0.0,
         "highest": max(scores, default=0.0),
         "above_0": sum(s > 0 for s in scores),
         "from_0.3": sum(s >= _HIGH for s in scores),
     }
-  return table
+  return rows
+
+
+def printed_table(rows: dict[str, dict[str, float]]) -> str:
+  """The attack table as text."""
+  lines = [("attack", "tasks", "mean", "highest", "above 0", "from 0.3")]
+  lines += [
+      (name, str(row["tasks"]), f"{row['mean']:.5f}", f"{row['highest']:g}",
+       str(row["above_0"]), str(row["from_0.3"]))
+      for name, row in rows.items()
+  ]  # fmt: skip
+  return "\n".join(
+      "".join(cell.rjust(10) if i else cell.ljust(18) for i, cell in enumerate(line))
+      for line in lines
+  )
 
 
 def printed(found: dict[str, Any]) -> str:
   """The figures as text for a person."""
   mutation, near = found["mutation"], found["similarity"]
-  rows = [("attack", "tasks", "mean", "highest", "above 0", "from 0.3")]
-  rows += [
-      (name, str(row["tasks"]), f"{row['mean']:.5f}", f"{row['highest']:g}",
-       str(row["above_0"]), str(row["from_0.3"]))
-      for name, row in found["attacks"].items()
-  ]  # fmt: skip
-  lines = [
-      "".join(cell.ljust(18) if not i else cell.rjust(10) for i, cell in enumerate(row))
-      for row in rows
-  ]
+  lines = [printed_table(found["attacks"])]
   if mutation["mutants"]:
     lines.append(
         f"{mutation['killed']} of {mutation['mutants']} wrong edits lose reward"

@@ -91,33 +91,65 @@ async def judge(
   return trial.found
 
 
+async def attacks(task: Task, backend: str = "bubblewrap") -> dict[str, float | None]:
+  """What doing nothing and each adversary score; None where the checks gave no
+  result. It needs no solution."""
+  trial = _Trial(task, backend, None)
+  try:
+    async with AsyncExitStack() as stack:
+      sandbox = await trial.open(stack)
+      fallen = await trial.fallen(sandbox)
+      outcomes = await trial.judge.outcomes([trial.null, *fallen])
+  except (SandboxLost, SandboxError, OSError) as error:
+    raise Undecided(f"{type(error).__name__}: {error}") from error
+  lost = [o.cause for o in outcomes if (o.cause or "").startswith("verifier_lost")]
+  if lost:
+    raise Undecided(lost[0])
+  names = ("null", *ADVERSARIES)
+  return {name: o.score for name, o in zip(names, outcomes, strict=True)}
+
+
 class _Trial:
   """One task's trial, as far as it has come."""
+
+  judge: Judge
 
   def __init__(self, task: Task, backend: str, rebuild: Rebuild | None):
     self._task, self._backend = task, backend
     self._initial = gather(task.workspace)
     self._other = rebuild(task, RESEED) if rebuild and trusted(task) else None
-    self._judge: Judge | None = None
     self.found = Findings()
+
+  async def open(self, stack: AsyncExitStack) -> Sandbox:
+    """A sandbox with the task in it; the judge is ready then."""
+    task = self._task
+    place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    reseeded = self._other and self._other[1]
+    self.judge = await stack.enter_async_context(
+        Judge(task, self._backend, place / task.root.name, reseeded)
+    )
+    sandbox = await stack.enter_async_context(self._sandbox(task.now))
+    await sandbox.start(task.workspace)
+    await services.stage(task, sandbox)
+    return sandbox
+
+  @property
+  def null(self) -> Case:
+    asked = Adversary.transcript(asked_of(self._task), "")
+    return Case("null", State(pack(self._initial), "", asked))
+
+  async def fallen(self, sandbox: Sandbox) -> list[Case]:
+    """What each adversary leaves."""
+    return [await self._fallen(load(name), sandbox) for name in ADVERSARIES]
 
   async def run(self, stack: AsyncExitStack, thorough: bool) -> None:
     task, found = self._task, self.found
-    place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    reseeded = self._other and self._other[1]
-    self._judge = await stack.enter_async_context(
-        Judge(task, self._backend, place / task.root.name, reseeded)
-    )
-    sandbox = await stack.enter_async_context(self._open(task.now))
-    await sandbox.start(task.workspace)
-    await services.stage(task, sandbox)
+    sandbox = await self.open(stack)
     right = await self._solve(task, sandbox)
     elsewhere = await self._solve_elsewhere(sandbox, thorough)
-    attacks = [await self._fallen(load(name), sandbox) for name in ADVERSARIES]
+    attacks = await self.fallen(sandbox)
 
-    null = Case("null", State(pack(self._initial), "", _asked(task)))
-    oracle = Case("oracle", right)
-    untouched, first = await self._scored([null, oracle])
+    untouched, first = await self._scored([self.null, Case("oracle", right)])
     self._attacked("null", untouched)
     solved = self._is_right("oracle", first)
     found.causes += [
@@ -129,10 +161,10 @@ class _Trial:
     if solved:
       await self._wrong_edits(right)
       await self._again(right, elsewhere)
-      if thorough and self._judge.at_once:
+      if thorough and self.judge.at_once:
         await self._as_it_stands(right)
 
-  def _open(self, now: str) -> Sandbox:
+  def _sandbox(self, now: str) -> Sandbox:
     return open_sandbox(
         self._backend, run_id="audit", now=now, folders=services.folders(self._task)
     )
@@ -155,14 +187,14 @@ class _Trial:
     other records where there are any."""
     if self._other:
       await self._on_other_records(sandbox)
-      state = await self._solve(self._judge.task, sandbox)
+      state = await self._solve(self.judge.task, sandbox)
       return Case("over other records oracle", state, RESEEDED)
     if not thorough:
       return None
-    async with self._open(OTHER_NOW) as other_day:
+    async with self._sandbox(OTHER_NOW) as other_day:
       await other_day.start(self._task.workspace)
       await services.stage(self._task, other_day)
-      state = await self._solve(self._judge.task, other_day)
+      state = await self._solve(self.judge.task, other_day)
       return Case("on another day oracle", state, ELSEWHERE)
 
   async def _on_other_records(self, sandbox: Sandbox) -> None:
@@ -204,7 +236,7 @@ class _Trial:
 
   async def _scored(self, cases: list[Case]) -> list[Outcome]:
     """The outcomes; `_Broken` where one has no score."""
-    outcomes = await self._judge.outcomes(cases)
+    outcomes = await self.judge.outcomes(cases)
     for case, outcome in zip(cases, outcomes, strict=True):
       self._must_score(case.name, outcome)
     return outcomes
@@ -242,7 +274,7 @@ class _Trial:
 
   async def _wrong_edits(self, right: State) -> None:
     found = self.found
-    asked = None if self._judge.at_once else asked_of(self._task)
+    asked = None if self.judge.at_once else asked_of(self._task)
     wrong = [spoiled(self._initial, right)]
     wrong += mutants(self._initial, right, self._task.id, asked=asked)
     outcomes = await self._scored([Case(w.what, w.state) for w in wrong])
@@ -266,7 +298,7 @@ class _Trial:
     """The solution's state after all others, and with another locale, time zone and
     date around the checks; what the calls left elsewhere."""
     cases = [Case("unstable: oracle", right)] * (_ORACLE_RUNS - 1)
-    if self._judge.at_once:
+    if self.judge.at_once:
       cases.append(Case("with another locale and date oracle", right, ELSEWHERE))
     if elsewhere:
       cases.append(elsewhere)
@@ -299,9 +331,3 @@ def _laid(files: Files, written: Files) -> Files:
       laid[path] = data
       folders |= set(parents)
   return laid
-
-
-def _asked(task: Task) -> list[dict[str, str]]:
-  return Adversary.transcript(asked_of(task), "")
-
-
