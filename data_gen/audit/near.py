@@ -19,7 +19,7 @@ SIZE = 128
 _BAND = 2  # values; two sets of similarity 0.2 then meet in nine of ten cases
 _MOST = 50  # looked at of those that share a band: common phrases join thousands
 _RNG = np.random.Generator(np.random.PCG64(20260105))
-_FACTORS = _RNG.integers(1, 1 << 63, SIZE, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+_FACTORS = _RNG.integers(1, 1 << 63, SIZE, dtype=np.uint64) | np.uint64(1)
 _SHIFTS = _RNG.integers(0, 1 << 63, SIZE, dtype=np.uint64)
 
 

@@ -31,8 +31,8 @@ _TEMPLATES = (
     "compose/chores", "compose/chores.py", "skills", "turns.py", "hazards.py",
 )  # fmt: skip
 _SHELL = frozenset(
-    "mv c C d e F g i l p s u sh python3 cat ls find sort sed grep head tail mkdir cp rm"
-    " true false echo printf cd".split()
+    "mv c C d e F g i l p s u sh python3 cat ls find sort sed grep head tail mkdir cp"
+    " rm true false echo printf cd".split()
 )
 _PYTHON = frozenset(
     [*keyword.kwlist, *dir(builtins), *sys.stdlib_module_names]

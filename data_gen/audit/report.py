@@ -77,7 +77,8 @@ def printed(found: dict[str, Any]) -> str:
   if mutation["mutants"]:
     lines.append(
         f"{mutation['killed']} of {mutation['mutants']} wrong edits lose reward"
-        f" ({mutation['kill_rate']:.2%}); at least {mutation['fewest_of_a_task']} a task"
+        f" ({mutation['kill_rate']:.2%});"
+        f" at least {mutation['fewest_of_a_task']} were made of a task"
     )
   lines.append(f"{found['over_other_records']} solutions also run over other records")
   if near:

@@ -23,6 +23,7 @@ MOST = 12
 _NOT_RESULTS = ("__pycache__/", ".pytest_cache/", ".pyc")
 _SAID = ("body", "subject", "title", "to", "name", "text", "message")
 
+Reports = Sequence[dict[str, Any]]
 Change = dict[str, bytes | None]  # path -> new contents, or None for no file
 
 
@@ -115,11 +116,11 @@ def _changed(right: State, what: str, changes: Change) -> Mutant:
   return Mutant(what, replace(right, snapshot=pack_entries(entries)))
 
 
-def _other_reports(right: State, what: str, reports: Sequence[dict[str, Any]]) -> Mutant:
+def _other_reports(right: State, what: str, reports: Reports) -> Mutant:
   return Mutant(what, replace(right, reports=reports))
 
 
-def _reports(reports: Sequence[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
+def _reports(reports: Reports) -> list[tuple[str, Reports]]:
   """Wrong side effects: the last lost, twice, with another text."""
   if not reports:
     return []

@@ -8,6 +8,7 @@ checks are never consulted.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
@@ -33,7 +34,8 @@ def edits(path: str, data: bytes) -> list[tuple[str, bytes]]:
     found = list(_by_kind(path, data))
   except _DAMAGED:  # no file of its kind: any other text will do
     found = list(_text(data))
-  found += [("emptied", b""), ("reversed", data.strip()[::-1] + b"\n"), ("none", b"none\n")]
+  backwards = data.strip()[::-1] + b"\n"
+  found += [("emptied", b""), ("reversed", backwards), ("none", b"none\n")]
   different: dict[bytes, str] = {}
   for what, new in found:
     if new.strip() != data.strip():
@@ -171,7 +173,8 @@ def _other_values(value: Any) -> Iterator[tuple[str, Any]]:
     held = _at(value, place)
     if isinstance(held, list):
       yield f"an item of the {name} list lost", _with(value, place, lambda x: x[:-1])
-      yield f"an item of the {name} list twice", _with(value, place, lambda x: x + x[-1:])
+      twice = _with(value, place, lambda x: [*x, x[-1]])
+      yield f"an item of the {name} list twice", twice
     else:
       key = list(held)[-1]
       yield f"{key} lost", _with(value, place, lambda x, k=key: _without(x, k))
@@ -223,35 +226,42 @@ def _other(old: Any) -> Any:
 
 
 def _database(data: bytes) -> Edits:
-  def changed(statement: str) -> bytes:
+  def opened() -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:")
     connection.deserialize(data)
-    connection.execute(statement)
-    connection.commit()
-    new = connection.serialize()
-    connection.close()
-    return new
+    return connection
 
-  connection = sqlite3.connect(":memory:")
-  connection.deserialize(data)
-  master = "select name from sqlite_master where type = 'table' and name not like 'sql%'"
-  tables = [name for (name,) in connection.execute(master)]
-  rows = {t: connection.execute(f'select count(*) from "{t}"').fetchone()[0] for t in tables}
-  columns = {t: connection.execute(f'pragma table_info("{t}")').fetchall() for t in tables}
-  connection.close()
-  for table in tables:
-    for end in ("max", "min") if rows[table] else ():
+  def changed(statement: str) -> bytes:
+    with contextlib.closing(opened()) as connection:
+      connection.execute(statement)
+      connection.commit()
+      return connection.serialize()
+
+  for table, columns, filled in _tables(opened()):
+    for end in ("max", "min") if filled else ():
       row = f'rowid = (select {end}(rowid) from "{table}")'
-      for column in (columns[table][-1], columns[table][0]):
-        name = column[1]
-        kind = "+ 5" if column[2].lower().startswith(("int", "real", "num")) else "|| 'q'"
-        yield (
-            f"{table}.{name} of the {end} row",
-            changed(f'update or replace "{table}" set "{name}" = "{name}" {kind} where {row}'),
-        )
-      yield f"the {end} row of {table} lost", changed(f'delete from "{table}" where {row}')
+      for name, kind in (columns[-1], columns[0]):
+        more = "+ 5" if kind.startswith(("int", "real", "num")) else "|| 'q'"
+        update = f'update or replace "{table}" set "{name}" = "{name}" {more}'
+        yield f"{table}.{name} of the {end} row", changed(f"{update} where {row}")
+      delete = f'delete from "{table}" where {row}'
+      yield f"the {end} row of {table} lost", changed(delete)
     yield f"no rows in {table}", changed(f'delete from "{table}"')
     yield f"{table} renamed", changed(f'alter table "{table}" rename to "{table}_"')
+
+
+def _tables(connection: sqlite3.Connection) -> list[tuple[str, list, bool]]:
+  """Name, columns with their kinds, and whether there are rows, of each table."""
+  with contextlib.closing(connection):
+    names = connection.execute("select name from sqlite_master where type = 'table'")
+    found = []
+    for (name,) in names.fetchall():
+      if not name.startswith("sqlite_"):
+        described = connection.execute(f'pragma table_info("{name}")').fetchall()
+        columns = [(column[1], column[2].lower()) for column in described]
+        count = connection.execute(f'select count(*) from "{name}"').fetchone()[0]
+        found.append((name, columns, count > 0))
+    return found
 
 
 def _gzipped(path: str, data: bytes) -> Edits:

@@ -39,15 +39,16 @@ def _remade(files: Files, git: str, branch: str) -> list[tuple[str, Change]]:
     return []  # packed: then only taking it back is left
   found = []
 
-  def add(what: str, objects: dict[str, bytes], tree: str, fields: list, message: bytes):
+  def add(what: str, objects: Files, tree: str, fields: list[bytes]) -> None:
     fields = [b"tree " + tree.encode() if f.startswith(b"tree ") else f for f in fields]
     name, new = _stored(git, b"commit", b"\n".join(fields) + b"\n\n" + message)
-    found.append((f"{branch}: {what}", {**objects, **new, branch: name.encode() + b"\n"}))
+    moved = {branch: name.encode() + b"\n"}
+    found.append((f"{branch}: {what}", {**objects, **new, **moved}))
 
-  def with_entries(what: str, objects: dict[str, bytes], entries: list) -> None:
+  def with_entries(what: str, objects: Files, entries: list) -> None:
     data = b"".join(m + b" " + n + b"\0" + bytes.fromhex(i) for m, n, i in entries)
     name, new = _stored(git, b"tree", data)
-    add(what, {**objects, **new}, name, fields, message)
+    add(what, {**objects, **new}, name, fields)
 
   blobs = [e for e in entries if e[0] != b"40000"]
   for mode, name, blob in blobs[-1:] + blobs[:1]:
@@ -65,7 +66,7 @@ def _remade(files: Files, git: str, branch: str) -> list[tuple[str, Change]]:
   with_entries("a file more", objects, [*entries, (b"100644", b"zz-more.txt", made)])
   if [f for f in fields if f.startswith(b"parent ")]:
     orphan = [f for f in fields if not f.startswith(b"parent ")]
-    add("no parents", {}, tree, orphan, message)
+    add("no parents", {}, tree, orphan)
   return found
 
 

@@ -27,8 +27,8 @@ from sandbox.harnesses.claw import Claw
 from sandbox.harnesses.reference import Null, Oracle
 
 __all__ = [
-    "ADVERSARIES", "Adversary", "Harness", "HarnessContext", "HarnessResult", "asked_of",
-    "load",
+    "ADVERSARIES", "Adversary", "Harness", "HarnessContext", "HarnessResult",
+    "asked_of", "load",
 ]  # fmt: skip
 
 _ADVERSARIES = (

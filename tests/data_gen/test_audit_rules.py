@@ -79,9 +79,8 @@ def test_leaks_are_found(tmp_path):
 
 def test_what_is_expected_must_be_known(tmp_path):
   def expecting(name: str, **spec) -> list[str]:
-    checks = {
-        "check.py": b"", "expected.json": json.dumps({"deliverables": {"a": spec}}).encode()
-    }  # fmt: skip
+    wanted = json.dumps({"deliverables": {"a": spec}}).encode()
+    checks = {"check.py": b"", "expected.json": wanted}
     task = _task(tmp_path / name, checks=checks)
     initial = gather(task.workspace)
     return reading.faults(task, initial, {**initial, "out.csv": b"Grand total\n"})
