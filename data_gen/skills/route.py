@@ -4,7 +4,7 @@ A primary skill and up to three others, all about modules of the task's graph,
 lie in the workspace at skills/NAME/SKILL.md. House rules are added at their
 ends; the request says that there are rules, only the skills say which. All of
 it comes from the frame, so the rules are the same over other records. A
-quarter of the skills is reserved for the held-out split, by their names.
+third of the skills is reserved for the held-out split, by their names.
 """
 
 from __future__ import annotations
@@ -87,12 +87,12 @@ def _about(
 
 @functools.cache
 def _usable(library: Library) -> tuple[_Known, ...]:
-  """The skills that need nothing which a sandbox lacks."""
-  return tuple(
-      _Known(skill, about(skill), zlib.crc32(skill.name.encode()) % 4 == 3)
-      for skill in library.skills
-      if needs(skill).usable
-  )
+  """The skills that need nothing which a sandbox lacks. Of one or two all are for
+  training: who points at a folder of a few skills wants tasks with them."""
+  usable = [skill for skill in library.skills if needs(skill).usable]
+  mixed = sorted(usable, key=lambda s: (zlib.crc32(s.name.encode()), s.name))
+  reserved = {skill.name for skill in mixed[: len(mixed) // 3]}
+  return tuple(_Known(s, about(s), s.name in reserved) for s in usable)
 
 
 def _ruled(

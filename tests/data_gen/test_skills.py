@@ -357,7 +357,7 @@ def test_no_skill_is_on_both_sides_of_the_split(drawn):
 
 
 def test_the_skills_of_a_folder(tmp_path):
-  """Both sides of the split find one; what needs a key is not used."""
+  """What needs a key is not used; one skill alone is for training."""
   for name in ("adding-up", "totals", "csv-work", "sums", "table-sums", "csv-totals"):
     _skill(
         tmp_path, name, "Read the CSV file. Write it so that it is of use to the one"
@@ -372,6 +372,10 @@ def test_the_skills_of_a_folder(tmp_path):
   part = _task(graph, "train", library)
   before, after = _run(part, tmp_path)
   assert all(after.values()) and not any(before.values())
+  _skill(tmp_path / "alone", "adding-up", library.skills[0].body)
+  alone = read(tmp_path / "alone")
+  assert placed(_task(graph, "train", alone)) == ("adding-up",)
+  assert not covers(graph, "heldout", alone)
 
 
 def test_no_skill_about_a_graph_makes_no_task(tmp_path):
