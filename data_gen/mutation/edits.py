@@ -36,6 +36,7 @@ def edits(path: str, data: bytes) -> list[tuple[str, bytes]]:
     found = list(_text(data))
   backwards = data.strip()[::-1] + b"\n"
   found += [("emptied", b""), ("reversed", backwards), ("none", b"none\n")]
+  found.append(("a guess", b"42\n"))
   different: dict[bytes, str] = {}
   for what, new in found:
     if new.strip() != data.strip():
@@ -85,6 +86,7 @@ def _within(data: bytes, counts: str) -> Edits:
       yield f"a letter of the {name}", at(start, start + 1, other)
   if counts == ".+":
     yield "a word before", b"q " + data
+    yield "a sign before", b"-1" + data
     yield "a line after", data.rstrip(b"\n") + b"\nq 7\n"
     for name, spot in _three(spots):
       line = text[spot.start() : spot.end() + 1]
