@@ -3,19 +3,22 @@
 The families take turns, and so do the nine scenarios: a setting is tried again
 under another number until it is of the task's scenario and gives sound work for
 the graph. The number is in the provenance, so that `rebuild` makes the same
-request over other records.
+request over other records. Every fourth task is grounded in skills (`data_gen.skills`)
+where any are about its graph; the others in a persona's request alone.
 """
 
 from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
 from clawgym_jax.contracts.task import Limits, Task, save_task
-from data_gen.compose import checks
-from data_gen.compose.compose import build
+from data_gen import skills
+from data_gen.compose import checks, compose
+from data_gen.compose.compose import Graph
 from data_gen.compose.families import Family, families
 from data_gen.compose.part import Part, expected
 from data_gen.compose.personas import persona
@@ -29,6 +32,7 @@ GENERATOR = "procedural-composed-1"
 _OF_SCENARIO = 400  # settings that are tried for the scenario whose turn it is
 _AT_ALL = 800
 _RESEEDS = 20
+_SKILLED = 4  # one task in so many: scenarios take turns by nine, so all meet skills
 
 
 def choose_family(seed: int, split: str, index: int) -> Family:
@@ -56,6 +60,7 @@ def make(directory: Path, seed: int, split: str, index: int) -> Task:
   family = choose_family(seed, split, index)
   attempt, setting, part = _first_sound(family, seed, split, index)
   topic, asker = topic_of(setting), persona(setting)
+  grounding = skills.placed(part)
   return save_task(
       directory,
       Task(
@@ -66,6 +71,7 @@ def make(directory: Path, seed: int, split: str, index: int) -> Task:
           category=topic.scenario,
           macro_category=topic.macro,
           operations=family.operations,
+          skills=grounding,
           difficulty=min(5, 1 + len(part.calls) // 4),
           persona=asker.record(),
           now=f"{setting.today.isoformat()}T09:00:00Z",
@@ -91,6 +97,7 @@ def rebuild(task: Task, reseed: int) -> tuple[Files, Files, Files] | None:
     return None
   family = choose_family(made["seed"], task.split, made["index"])
   setting = _setting(family, made["seed"], task.split, made["index"], made["attempt"])
+  build = _route(family, task.split, made["index"])
   asked = build(family.graph, setting)
   for number in range(_RESEEDS):
     part = build(family.graph, setting.reseeded(reseed * _RESEEDS + number))
@@ -103,6 +110,7 @@ def _first_sound(
     family: Family, seed: int, split: str, index: int
 ) -> tuple[int, Setting, Part]:
   wanted = sorted(SCENARIOS)[index % len(SCENARIOS)]
+  build = _route(family, split, index)
   for attempt in range(_AT_ALL):
     setting = _setting(family, seed, split, index, attempt)
     if attempt < _OF_SCENARIO and topic_of(setting).scenario != wanted:
@@ -111,6 +119,14 @@ def _first_sound(
     if part is not None:
       return attempt, setting, part
   raise RuntimeError(f"family {family.name} gives no task {index} of seed {seed}")
+
+
+def _route(
+    family: Family, split: str, index: int
+) -> Callable[[Graph, Setting], Part | None]:
+  """How the task is built: as a persona asks, or as skills say too."""
+  grounded = index % _SKILLED == 0 and skills.covers(family.graph, split)
+  return skills.build if grounded else compose.build
 
 
 def _setting(
