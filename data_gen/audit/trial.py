@@ -1,6 +1,6 @@
 """Tries one task in real sandboxes: is it sound?
 
-The reference solution runs in a fresh sandbox and scores 1, three times over,
+The reference solution runs in a fresh sandbox and scores 1, each of three times,
 and with another locale, time zone and date around the checks. The same calls,
 with those around them too, score 1 over other records, where the task can be made
 again so. Doing nothing and every adversary score 0, small wrong edits of the right
@@ -32,7 +32,6 @@ from sandbox.verify.many import trusted
 
 LEAST_KILLED = 0.9  # of a task's wrong edits; below, its checks are too lax
 RESEED = 1
-_ORACLE_RUNS = 3
 
 # Workspace, checks and the services' files over other records; None for a task
 # that can't be made again.
@@ -269,15 +268,22 @@ class _Trial:
         for case in fallen
         if work == self._initial or unpack(case.state.snapshot) != work
     ]
-    for case, outcome in zip(cases, await self._scored(cases), strict=True):
+    # The right state among them shows that such a go can give a score at all.
+    control = [Case("unstable: oracle", right)] if right else []
+    outcomes = await self._scored([*control, *cases])
+    for case, outcome in zip(cases, outcomes[len(control) :], strict=True):
       self._attacked(case.name, outcome)
+    for case, outcome in zip(control, outcomes, strict=False):
+      self._is_right(case.name, outcome)
 
   async def _wrong_edits(self, right: State) -> None:
     found = self.found
     asked = None if self.judge.at_once else asked_of(self._task)
     wrong = [spoiled(self._initial, right)]
     wrong += mutants(self._initial, right, self._task.id, asked=asked)
-    outcomes = await self._scored([Case(w.what, w.state) for w in wrong])
+    cases = [Case(w.what, w.state) for w in wrong]
+    *outcomes, control = await self._scored([*cases, Case("unstable: oracle", right)])
+    self._is_right("unstable: oracle", control)
     if outcomes[0].score == 1.0:
       found.causes.append("a spoiled result still scores 1")
       return
@@ -295,9 +301,9 @@ class _Trial:
       )
 
   async def _again(self, right: State, elsewhere: Case | None) -> None:
-    """The solution's state after all others, and with another locale, time zone and
-    date around the checks; what the calls left elsewhere."""
-    cases = [Case("unstable: oracle", right)] * (_ORACLE_RUNS - 1)
+    """The solution's state with another locale, time zone and date around the checks,
+    and what the calls left elsewhere."""
+    cases = []
     if self.judge.at_once:
       cases.append(Case("with another locale and date oracle", right, ELSEWHERE))
     if elsewhere:

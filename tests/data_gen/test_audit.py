@@ -254,6 +254,20 @@ def test_what_depends_on_the_day_or_on_a_whim_is_found_out(tmp_path):
   assert causes == ["with another locale and date oracle scores 0, fails ['a']"]
 
 
+def test_checks_that_see_half_of_the_work_are_lax(tmp_path):
+  _, part = _sound()
+  source = checks.source().decode().replace("def grade(", "def judged(")
+  half = source + (
+      "\n\ndef grade(workspace, final_message, transcript, services=[]):\n"
+      "  values = judged(workspace, final_message, transcript, services)\n"
+      "  return {'any': max(v for k, v in values.items() if k.endswith('right'))}\n"
+  )
+  files = {**_checks(part), "check.py": half.encode()}
+  found = _tried(_composed(tmp_path / "t", checks=files))
+  assert len(found.causes) == 1 and found.causes[0].startswith("lax: only 0 of 12")
+  assert len(found.survivors) == 12
+
+
 def test_of_two_equal_requests_one_stays(tmp_path):
   for name in ("a", "b"):
     _composed(tmp_path / "tasks" / name)
