@@ -96,7 +96,7 @@ def test_its_calls_are_right_here_and_on_other_contents(
     assert all(values.values()), values
 
 
-@pytest.mark.parametrize("name", CHORES)
+@pytest.mark.parametrize("name", PLAIN)
 def test_a_wrong_result_is_noticed(name, tmp_path, monkeypatch):
   """Each file that the calls left, with another byte, costs the reward; so does
   an input that is gone, or a file that nobody asked for."""
