@@ -7,6 +7,9 @@ inside a word of another kind that a family searches for in the same file.
 
 from __future__ import annotations
 
+from data_gen.compose.phrases import PHRASES
+from data_gen.compose.words import WORDS
+
 _WORDS = {
     "first": (
         "Ada Bruno Celia Dario Elena Farid Greta Hugo Ines Jonas Kira Leon Mara"
@@ -135,5 +138,5 @@ POOLS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     kind: tuple(
         tuple(words.split("|") if "|" in words else words.split()) for words in sides
     )
-    for kind, sides in _WORDS.items()
+    for kind, sides in (_WORDS | WORDS | PHRASES).items()
 }

@@ -1,141 +1,133 @@
-"""Makes tasks from a seed, bit for bit the same on every run.
+"""Makes tasks from a seed, bit for bit the same on every run and machine.
 
-Task i of (seed, split) depends on nothing else, so a longer run begins with
-the tasks of a shorter one. In every ten tasks six take one call, three take
-two and one takes three; within each the families take turns. A task appears
-under its name only when it is whole; whole ones are skipped, so the same
-command continues after a stop.
+Task i of (generator, seed, split) depends on nothing else, so a longer run
+begins with the tasks of a shorter one, and several processes make what one
+would. A task appears under its name only when it is whole; whole ones are
+skipped, so the same command continues after a stop.
 """
 
 from __future__ import annotations
 
-import json
-import random
+import functools
+import multiprocessing
+import os
+import signal
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from absl import flags
 
-from clawgym_jax import cli
+from clawgym_jax import cli, tethered
 from clawgym_jax.contracts.errors import RecordError, UserError
 from clawgym_jax.contracts.runs import only_writer, same_run
-from clawgym_jax.contracts.task import SPLITS, Limits, Task, load_task, save_task
-from data_gen import families as families  # registers the families
-from data_gen import grader, voice
-from data_gen.draft import REGISTRY, Family
-from data_gen.world import World
+from clawgym_jax.contracts.task import SPLITS, load_task
+from data_gen import compact
+from data_gen.compose import make as composed
 
-GENERATOR = "procedural-2"
-_MIX = (1, 1, 1, 1, 1, 1, 2, 2, 2, 3)  # tool calls of ten tasks in a row
+# name -> the module that makes its tasks: GENERATOR, `planned` and `make`
+GENERATORS = {"procedural": composed, "compact": compact}
 
 _OUT = flags.DEFINE_string("out", None, "Folder for the task directories.")
 _NUM = flags.DEFINE_integer("num_tasks", 100, "How many tasks.", lower_bound=1)
 _SEED = flags.DEFINE_integer("seed", 0, "Seed; the same one gives the same tasks.")
-_SPLIT = flags.DEFINE_enum("split", "train", SPLITS, "Which side of the pools.")
+_SPLIT = flags.DEFINE_enum(
+    "split", "train", SPLITS, "heldout has people, words and families of its own."
+)
+_GENERATOR = flags.DEFINE_enum(
+    "generator", "procedural", list(GENERATORS),
+    "procedural: composed of typed operations, eight calls and more; compact: one to"
+    " three calls, for small models.",
+)  # fmt: skip
+_WORKERS = flags.DEFINE_integer(
+    "workers", 0, "Processes; 0 is one a core, and one where there is little to make.", 0
+)
+_FEW = 64  # tasks for which no process is started
 
 
-def choose_family(seed: int, split: str, index: int) -> Family:
-  """The family of task `index`: by the mix of calls, then by turns."""
-  block, place = divmod(index, len(_MIX))
-  order = list(_MIX)
-  random.Random(f"mix {seed} {split} {block}").shuffle(order)
-  calls = order[place]
-  turn = block * _MIX.count(calls) + order[:place].count(calls)
-  names = sorted(name for name, f in REGISTRY.items() if f.calls == calls)
-  cycle, position = divmod(turn, len(names))
-  random.Random(f"turn {seed} {split} {calls} {cycle}").shuffle(names)
-  return REGISTRY[names[position]]
-
-
-def make_task(directory: Path, family: Family, seed: int, split: str, index: int) -> Task:
-  """Writes one task to `directory`, whole or not at all."""
-  world = World(random.Random(f"task {seed} {split} {index} {family.name}"), split)
-  draft = family.build(world)
-  draft.workspace.setdefault("notes/team.txt", world.team_note())
-  if len(draft.workspace) < 7:
-    draft.workspace.setdefault("notes/week.txt", world.week_note())
-  style = world.rng.choice(voice.STYLES)
-  instruction = voice.speak(world, style, family.request(world, draft, style))
-  return save_task(
-      directory,
-      Task(
-          id=task_id(family, seed, split, index),
-          instruction=instruction,
-          family=family.name,
-          split=split,
-          category=family.category,
-          macro_category=family.macro_category,
-          operations=family.operations,
-          difficulty=family.calls,
-          persona={
-              "name": world.name,
-              "role": world.role,
-              "company": world.company,
-              "city": world.city,
-              "style": style,
-          },
-          now=f"{world.today.isoformat()}T09:00:00Z",
-          limits=Limits(turns=family.calls + 3, seconds=120.0),
-          provenance={"generator": GENERATOR, "seed": seed, "index": index},
-      ),
-      workspace=draft.files(),
-      checks={
-          "check.py": Path(grader.__file__).read_bytes(),
-          "expected.json": json.dumps(draft.expected(), indent=1).encode() + b"\n",
-      },
-      calls=draft.calls,
-      final_message=draft.final_message,
-  )
-
-
-def task_id(family: Family, seed: int, split: str, index: int) -> str:
-  return f"{split}-{seed}-{index:05d}-{family.name}"
-
-
-def synthesize(out: Path, num_tasks: int, seed: int, split: str) -> dict[str, Any]:
+def synthesize(
+    out: Path,
+    num_tasks: int,
+    seed: int,
+    split: str,
+    generator: str = "procedural",
+    workers: int = 0,
+) -> dict[str, Any]:
   """Makes what is missing of tasks 0 … num_tasks - 1; counts per family.
 
-  `UserError` if `out` holds tasks of another seed or split.
+  `UserError` if `out` holds tasks of another generator, seed or split.
   """
+  source = GENERATORS[generator]
   with only_writer(out, "synthesis"):
-    same_run(out / "synthesis.json", {"seed": seed, "split": split})
-    counts, made = _make_missing(out, num_tasks, seed, split)
+    same_run(
+        out / "synthesis.json", {"seed": seed, "split": split, "generator": generator}
+    )
+    plan = [source.planned(seed, split, index) for index in range(num_tasks)]
+    missing = [
+        index for index, (name, _) in enumerate(plan) if not _whole(out / name, source)
+    ]
+    _make(out, missing, num_tasks, seed, split, generator, workers)
   return {
       "tasks": num_tasks,
-      "made": made,
-      "already_there": num_tasks - made,
-      "families": dict(sorted(counts.items())),
+      "made": len(missing),
+      "already_there": num_tasks - len(missing),
+      "families": dict(sorted(Counter(family for _, family in plan).items())),
       "out": str(out),
   }
 
 
-def _make_missing(
-    out: Path, num_tasks: int, seed: int, split: str
-) -> tuple[Counter[str], int]:
-  """Tasks per family, and how many were not there."""
-  counts: Counter[str] = Counter()
-  made = 0
-  bar = cli.progress(num_tasks, "tasks", unit="task")
-  for index in range(num_tasks):
-    family = choose_family(seed, split, index)
-    final = out / task_id(family, seed, split, index)
-    if not _whole(final):
-      make_task(final, family, seed, split, index)
-      made += 1
-    counts[family.name] += 1
-    bar.update()
-  bar.close()
-  return counts, made
+def _make(
+    out: Path,
+    missing: list[int],
+    num_tasks: int,
+    seed: int,
+    split: str,
+    generator: str,
+    workers: int,
+) -> None:
+  bar = cli.progress(
+      num_tasks, "tasks", done=num_tasks - len(missing), unit="task"
+  )
+  one = functools.partial(make_one, out, seed, split, generator)
+  workers = workers or (len(os.sched_getaffinity(0)) if len(missing) > _FEW else 1)
+  try:
+    if workers == 1:
+      for index in missing:
+        one(index)
+        bar.update()
+      return
+    with ProcessPoolExecutor(
+        workers, multiprocessing.get_context("spawn"), _begin, (os.getpid(),)
+    ) as pool:
+      for _ in pool.map(one, missing, chunksize=8):
+        bar.update()
+  finally:
+    bar.close()
 
 
-def _whole(directory: Path) -> bool:
+def _begin(parent: int) -> None:
+  """In a worker: Ctrl-C is the parent's to handle, and its end is ours."""
+  signal.signal(signal.SIGINT, signal.SIG_IGN)
+  tethered.tie(parent, signal.SIGKILL)
+
+
+def make_one(out: Path, seed: int, split: str, generator: str, index: int) -> None:
+  """Writes task `index` below `out`."""
+  source = GENERATORS[generator]
+  name, _ = source.planned(seed, split, index)
+  source.make(out / name, seed, split, index)
+
+
+def _whole(directory: Path, source: Any) -> bool:
   """True for a task of this generator; another's under this name is replaced."""
+  if not directory.exists():
+    return False
   try:
     task = load_task(directory)
   except RecordError:
     return False
-  return task.provenance.get("generator") == GENERATOR
+  return task.provenance.get("generator") == source.GENERATOR
 
 
 def main() -> dict[str, Any]:
@@ -144,7 +136,9 @@ def main() -> dict[str, Any]:
   out = Path(_OUT.value)
   if out.exists() and not out.is_dir():
     raise UserError(f"--out={out} is a file: give a folder")
-  summary = synthesize(out, _NUM.value, _SEED.value, _SPLIT.value)
+  summary = synthesize(
+      out, _NUM.value, _SEED.value, _SPLIT.value, _GENERATOR.value, _WORKERS.value
+  )
   print(f"{summary['tasks']} tasks in {out} ({summary['made']} new)")
   return summary
 

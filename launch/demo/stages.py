@@ -151,8 +151,9 @@ class Demo:
     for split, count in self._splits():
       out = self.out / "tasks" / split
       self._run(
-          "data_gen.synthesize", out=out, num_tasks=count, split=split, seed=1
-      )
+          "data_gen.synthesize", out=out, num_tasks=count, split=split, seed=1,
+          generator="compact",
+      )  # fmt: skip
 
   def audit(self) -> None:
     for split, count in self._splits():

@@ -8,18 +8,38 @@ from __future__ import annotations
 import difflib
 
 from clawgym_jax.contracts.errors import UserError
-from sandbox.harnesses.adversaries import EchoInputs, EmptyFiles, PastePrompt
+from sandbox.harnesses.adversaries import (
+    Adversary,
+    Constants,
+    CopyInput,
+    EchoInputs,
+    EmptyFiles,
+    Flood,
+    HuntChecks,
+    PastePrompt,
+    PlantedVerdict,
+    Skeletons,
+    Tamper,
+    asked_of,
+)
 from sandbox.harnesses.base import Harness, HarnessContext, HarnessResult
 from sandbox.harnesses.claw import Claw
 from sandbox.harnesses.reference import Null, Oracle
 
-__all__ = ["ADVERSARIES", "Harness", "HarnessContext", "HarnessResult", "load"]
+__all__ = [
+    "ADVERSARIES", "Adversary", "Harness", "HarnessContext", "HarnessResult",
+    "asked_of", "load",
+]  # fmt: skip
 
-ADVERSARIES = ("empty_files", "paste_prompt", "echo_inputs")
+_ADVERSARIES = (
+    EmptyFiles, PastePrompt, EchoInputs, CopyInput, Constants, Skeletons,
+    PlantedVerdict, Flood, HuntChecks, Tamper,
+)  # fmt: skip
+ADVERSARIES = tuple(adversary.name for adversary in _ADVERSARIES)
 
 _BUILT_IN = {
     harness.name: harness
-    for harness in (Claw, Oracle, Null, EmptyFiles, PastePrompt, EchoInputs)
+    for harness in (Claw, Oracle, Null, *_ADVERSARIES)
 }
 _NOT_YET = ("openclaw", "pi", "nanobot", "mini_swe_agent")
 

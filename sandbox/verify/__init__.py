@@ -5,8 +5,9 @@
 unscored with its cause.
 """
 
-from sandbox.verify.checks import State, verify
+from sandbox.verify.checks import State
 from sandbox.verify.clawgym import verify_clawgym
+from sandbox.verify.imported import verify
 from sandbox.verify.many import Verifier, verify_many
 
 __all__ = ["State", "Verifier", "verify", "verify_clawgym", "verify_many"]

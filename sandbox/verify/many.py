@@ -31,9 +31,9 @@ from sandbox.verify.checks import (
     said,
     sound,
     stage,
-    verify,
     weighted,
 )
+from sandbox.verify.imported import verify
 
 _OUR_GENERATOR = "procedural-"
 _MOST_STATES = 64  # of one sandbox

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +13,17 @@ from pathlib import Path
 import pytest
 
 from clawgym_jax.contracts.runs import only_writer
-from clawgym_jax.contracts.task import load_task
-from data_gen import audit, mutation
+from clawgym_jax.contracts.task import SolutionCall, Task, save_task
+from data_gen import audit
+from data_gen.audit import folder as audit_folder
+from data_gen.audit import judging, trial
+from data_gen.compose import checks
+from data_gen.compose.compose import Graph, build
+from data_gen.compose.part import Part, expected
+from data_gen.compose.setting import Setting
 from data_gen.draft import REGISTRY
-from data_gen.synthesize import make_task
+from sandbox.harnesses import ADVERSARIES
+from data_gen.compact import make_task
 
 
 def _audit(folder: Path, *flags: str) -> subprocess.CompletedProcess:
@@ -51,7 +59,7 @@ def audited(tmp_path_factory):
   lax = _make(folder, "lax") / "checks" / "check.py"
   lax.write_text(
       "def grade(workspace, final_message, transcript):\n"
-      "  done = final_message.startswith('Done')\n"
+      "  done = any(m['role'] == 'tool' for m in transcript)\n"
       "  return {'a': float(done)}\n"
   )
   return folder, _audit(folder)
@@ -125,15 +133,20 @@ def test_two_audits_at_once_are_refused(tmp_path):
   assert "another audit is writing" in refused.stderr
 
 
-@pytest.mark.parametrize("place", ["open_sandbox", "load_task", "Verifier"])
+@pytest.mark.parametrize(
+    "module, place",
+    [(trial, "open_sandbox"), (audit_folder, "load_task"), (judging, "Verifier")],
+)
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOSPC, errno.EAGAIN])
-def test_a_host_without_means_decides_nothing(tmp_path, monkeypatch, place, code):
+def test_a_host_without_means_decides_nothing(
+    tmp_path, monkeypatch, module, place, code
+):
   sound = _make(tmp_path, "sound")
 
   def fail(*_args, **_kwargs):
     raise OSError(code, "the host is short of it")
 
-  monkeypatch.setattr(audit, place, fail)
+  monkeypatch.setattr(module, place, fail)
   summary = asyncio.run(audit.audit(tmp_path, 1))
   assert (summary["rejected"], summary["undecided"]) == (0, 1)
   assert sound.is_dir() and not (tmp_path / "rejected").exists()
@@ -142,27 +155,13 @@ def test_a_host_without_means_decides_nothing(tmp_path, monkeypatch, place, code
 def test_a_fault_of_our_own_ends_the_audit(tmp_path, monkeypatch):
   sound = _make(tmp_path, "sound")
 
-  async def fail(*_):
+  async def fail(*_, **__):
     raise TypeError("ours")
 
-  monkeypatch.setattr(audit, "judge", fail)
+  monkeypatch.setattr(audit_folder, "judge", fail)
   with pytest.raises(TypeError, match="ours"):
     asyncio.run(audit.audit(tmp_path, 1))
   assert sound.is_dir() and not (tmp_path / "rejected").exists()
-
-
-def test_every_kind_of_result_is_spoiled(tmp_path):
-  for family in ("pack_folder", "database_update", "log_count"):
-    task = load_task(_make(tmp_path, family, family))
-    for path in task.workspace.rglob("*"):
-      if path.is_file():
-        data = path.read_bytes()
-        assert mutation.spoil(data) != data
-        assert mutation.spoil(data)[:2] == data[:2] or len(data) < 3
-  assert mutation.spoil(b"") == b"x"
-  for damaged in (b"\x1f\x8b nothing", b"SQLite format 3\0 nothing"):
-    assert mutation.spoil(damaged) != damaged
-  assert mutation.spoil(b"7\n") == b"2\n"
 
 
 def test_it_runs_in_the_backend_that_is_asked_for(tmp_path, monkeypatch):
@@ -176,3 +175,123 @@ def test_it_runs_in_the_backend_that_is_asked_for(tmp_path, monkeypatch):
 def test_an_empty_folder_and_an_absent_one_are_errors(tmp_path):
   assert "holds no tasks" in _audit(tmp_path).stderr
   assert "is not a folder" in _audit(tmp_path / "absent").stderr
+
+
+GRAPH = Graph("csv", ("total_by",), "json", ("ini_value",))
+
+
+def _composed(directory: Path, **given) -> Task:
+  """A task of `GRAPH`; `given` replaces parts of it."""
+  key, part = _sound()
+  files = {
+      "workspace": part.workspace, "calls": part.calls, "final_message": part.done,
+      "checks": _checks(part),
+  } | given  # fmt: skip
+  return save_task(
+      directory,
+      Task(
+          id=directory.name, instruction=part.said, family=GRAPH.name, split="train",
+          category="c", operations=("x",),
+          provenance={"generator": "procedural-test", "key": key},
+      ),
+      **files,
+  )  # fmt: skip
+
+
+def _checks(part: Part) -> dict[str, bytes]:
+  return {
+      "check.py": checks.source(),
+      "expected.json": json.dumps(expected(part)).encode(),
+  }
+
+
+def _sound() -> tuple[str, Part]:
+  keys = (f"audited {number}" for number in range(50))
+  parts = ((key, build(GRAPH, Setting(key, "train"))) for key in keys)
+  return next((key, part) for key, part in parts if part)
+
+
+def _rebuild(task: Task, reseed: int):
+  part = build(GRAPH, Setting(task.provenance["key"], "train", reseed))
+  return part.workspace, _checks(part), part.services
+
+
+def _tried(task: Task, **settings) -> trial.Findings:
+  return asyncio.run(trial.judge(task, rebuild=_rebuild, **settings))
+
+
+def test_a_composed_task_is_sound_over_other_records_too(tmp_path):
+  found = _tried(_composed(tmp_path / "t"), thorough=True)
+  assert found.causes == [] and found.reseeded
+  assert found.mutants == 12 and found.survivors == []
+  assert found.attacks == dict.fromkeys(("null", *ADVERSARIES), 0.0)
+
+
+def test_a_solution_that_knows_the_records_is_found_out(tmp_path):
+  """It writes the right result by heart, which over other records is wrong."""
+  _, part = _sound()
+  spec = part.deliverables["result"]
+  right = [dict(zip(spec["columns"], row, strict=True)) for row in spec["rows"]]
+  learned = SolutionCall("write", {"path": spec["path"], "content": json.dumps(right)})
+  chore = [call for call in part.calls if "config/" in json.dumps(call.arguments)]
+  task = _composed(tmp_path / "t", calls=[learned, *chore])
+  causes = _tried(task).causes
+  assert any(c.startswith("provenance: ") for c in causes), causes
+  assert any(c.startswith("over other records oracle scores 0") for c in causes)
+
+
+def test_what_depends_on_the_day_or_on_a_whim_is_found_out(tmp_path):
+  _, part = _sound()
+  source = checks.source().decode().replace("def grade(", "def judged(")
+  wrapped = source + (
+      "\n\ndef grade(workspace, final_message, transcript, services=[]):\n"
+      "  import os\n"
+      "  values = judged(workspace, final_message, transcript, services)\n"
+      "  return values if os.environ['CLAWGYM_NOW'] < '2030' else {'a': 0.0}\n"
+  )
+  files = {**_checks(part), "check.py": wrapped.encode()}
+  causes = asyncio.run(trial.judge(_composed(tmp_path / "t", checks=files))).causes
+  assert causes == ["with another locale and date oracle scores 0, fails ['a']"]
+
+
+def test_checks_that_see_half_of_the_work_are_lax(tmp_path):
+  _, part = _sound()
+  source = checks.source().decode().replace("def grade(", "def judged(")
+  half = source + (
+      "\n\ndef grade(workspace, final_message, transcript, services=[]):\n"
+      "  values = judged(workspace, final_message, transcript, services)\n"
+      "  return {'any': max(v for k, v in values.items() if k.endswith('right'))}\n"
+  )
+  files = {**_checks(part), "check.py": half.encode()}
+  found = _tried(_composed(tmp_path / "t", checks=files))
+  assert len(found.causes) == 1 and found.causes[0].startswith("lax: only 0 of 12")
+  assert len(found.survivors) == 12
+
+
+def test_of_two_equal_requests_one_stays(tmp_path):
+  for name in ("a", "b"):
+    _composed(tmp_path / "tasks" / name)
+  _composed(tmp_path / "bench" / "c")
+  folder = tmp_path / "tasks"
+  (folder / "b").rename(tmp_path / "b")
+  first = asyncio.run(audit.audit(folder, 1))
+  assert (first["admitted"], first["rejected"]) == (1, 0)
+  (tmp_path / "b").rename(folder / "b")
+  second = asyncio.run(audit.audit(folder, 1, against=tmp_path / "bench"))
+  assert (second["admitted"], second["rejected"]) == (0, 2)
+  (cause,) = second["causes"]["a"]
+  assert cause.startswith("duplicate: 1.00 ") and cause.endswith("bench/c")
+
+
+def test_tasks_without_solutions_are_attacked(tmp_path):
+  task = _composed(tmp_path / "open")
+  (task.root / "checks" / "check.py").write_text(
+      "from pathlib import Path\n\n\ndef grade(workspace, final_message, transcript):\n"
+      "  return {'there': float(len(list(Path(workspace).rglob('*.json'))) > 0)}\n"
+  )
+  shutil.rmtree(task.root / "solution")
+  run = _audit(tmp_path, "--attacks_only")
+  assert run.returncode == 0, run.stderr
+  rows = json.loads((tmp_path / "attacks.json").read_text())["attacks"]
+  assert rows["null"]["mean"] == 0.0 and rows["empty_files"]["mean"] == 1.0
+  assert "empty_files" in run.stdout and (tmp_path / "open").is_dir()

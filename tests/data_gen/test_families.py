@@ -11,7 +11,7 @@ import pytest
 from clawgym_jax.contracts.task import Task
 from data_gen import voice
 from data_gen.draft import REGISTRY
-from data_gen.synthesize import make_task
+from data_gen.compact import make_task
 from tests.data_gen import local_agent
 
 FAMILIES = sorted(REGISTRY)

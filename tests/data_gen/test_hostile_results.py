@@ -20,7 +20,7 @@ import pytest
 
 from data_gen import grader
 from data_gen.draft import REGISTRY
-from data_gen.synthesize import make_task
+from data_gen.compact import make_task
 from tests.data_gen import local_agent
 
 

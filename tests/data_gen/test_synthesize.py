@@ -14,9 +14,10 @@ import pytest
 
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.task import list_tasks, load_task
+from data_gen.compact import choose_family
 from data_gen.draft import REGISTRY
 from data_gen.pools import POOLS
-from data_gen.synthesize import choose_family, synthesize
+from data_gen.synthesize import GENERATORS, synthesize
 from data_gen.world import World
 
 
@@ -28,9 +29,11 @@ def _contents(folder: Path) -> dict[str, bytes]:
   }
 
 
-def test_the_same_seed_gives_the_same_bytes_in_another_process(tmp_path):
-  synthesize(tmp_path / "a", 12, 3, "train")
+@pytest.mark.parametrize("generator", GENERATORS)
+def test_the_same_seed_gives_the_same_bytes_in_other_processes(tmp_path, generator):
+  synthesize(tmp_path / "a", 12, 3, "train", generator)
   command = [sys.executable, "-m", "data_gen.synthesize", "--json", "--seed=3"]
+  command += [f"--generator={generator}", "--workers=2"]
   run = subprocess.run(
       [*command, f"--out={tmp_path / 'b'}", "--num_tasks=12"],
       capture_output=True,
@@ -43,23 +46,26 @@ def test_the_same_seed_gives_the_same_bytes_in_another_process(tmp_path):
   assert _contents(tmp_path / "a") == _contents(tmp_path / "b")
 
 
-def test_it_resumes_extends_and_mends(tmp_path):
-  synthesize(tmp_path / "whole", 12, 3, "heldout")
-  assert synthesize(tmp_path / "out", 6, 3, "heldout")["made"] == 6
+@pytest.mark.parametrize("generator", GENERATORS)
+def test_it_resumes_extends_and_mends(tmp_path, generator):
+  synthesize(tmp_path / "whole", 12, 3, "heldout", generator)
+  assert synthesize(tmp_path / "out", 6, 3, "heldout", generator)["made"] == 6
   torn = list_tasks(tmp_path / "out")[0]
   (torn / "task.json").unlink()
-  summary = synthesize(tmp_path / "out", 12, 3, "heldout")
+  summary = synthesize(tmp_path / "out", 12, 3, "heldout", generator)
   assert (summary["made"], summary["already_there"]) == (7, 5)
   assert _contents(tmp_path / "out") == _contents(tmp_path / "whole")
 
 
 def test_seed_and_split_give_other_tasks(tmp_path):
   for seed, split in ((1, "train"), (2, "train"), (1, "heldout")):
-    synthesize(tmp_path / f"{split}{seed}", 8, seed, split)
+    synthesize(tmp_path / f"{split}{seed}", 8, seed, split, "compact")
   tasks = [load_task(path) for path in tmp_path.glob("*/*/") if path.is_dir()]
   assert len({task.instruction for task in tasks}) == len(tasks) == 24
   with pytest.raises(UserError, match=r"seed \(was 1, is 2\)"):
-    synthesize(tmp_path / "train1", 8, 2, "train")
+    synthesize(tmp_path / "train1", 8, 2, "train", "compact")
+  with pytest.raises(UserError, match="generator"):
+    synthesize(tmp_path / "train1", 8, 1, "train", "procedural")
 
 
 def test_the_mix_is_60_30_10_and_families_take_turns():

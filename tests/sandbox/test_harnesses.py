@@ -139,9 +139,10 @@ def test_agents_without_a_model(tmp_path):
       for name in ("oracle", "null", *harnesses.ADVERSARIES)
   }
   assert scores == {
-      "oracle": 1.0, "null": 0.0, "empty_files": 0.0, "paste_prompt": 0.0,
-      "echo_inputs": 0.0,
-  }  # fmt: skip
+      "oracle": 1.0,
+      **dict.fromkeys(("null", *harnesses.ADVERSARIES), 0.0),
+  }
+  assert len(harnesses.ADVERSARIES) >= 8
 
 
 def test_adversaries_find_the_paths():

@@ -270,7 +270,7 @@ def test_a_report_is_what_counts_not_what_the_agent_left(tmp_path):
     ],
 )  # fmt: skip
 def test_the_audit_judges_side_effects(tmp_path, calls, check, cause):
-  causes = asyncio.run(judge(make_task(tmp_path / "t", calls, check)))
+  causes = asyncio.run(judge(make_task(tmp_path / "t", calls, check))).causes
   assert causes == [] if cause is None else causes[0].startswith(cause), causes
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from clawgym_jax.contracts.task import Limits, Task, load_task, save_task
 from data_gen.draft import REGISTRY
-from data_gen.mutation import spoil_results
-from data_gen.synthesize import make_task as make_procedural
+from data_gen.mutation import spoiled
+from data_gen.compact import make_task as make_procedural
 from sandbox.backends import open_sandbox
 from sandbox.backends.base import gather, pack
 from sandbox.backends.labels import labelled
@@ -77,11 +77,10 @@ async def states_of(task: Task) -> list[State]:
       snapshot = await sandbox.snapshot()
       states.append(State(snapshot, result.final_message, result.transcript))
       if name != "oracle":
+        await sandbox.quiet()
         await sandbox.exec("find . -mindepth 1 -delete")
         await sandbox.restore(initial)
-    await spoil_results(sandbox)
-    spoiled = await sandbox.snapshot()
-    states.append(State(spoiled, result.final_message, result.transcript))
+    states.append(spoiled(gather(task.workspace), states[-1]).state)
   return states
 
 

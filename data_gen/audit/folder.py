@@ -1,0 +1,265 @@
+"""Admits the tasks of a folder, or moves them to DIR/rejected with their causes.
+
+Each is tried by `trial`; of those that are nearly the same request only the
+first stays. A task that can't even be loaded is rejected. A run that the
+platform lost, or that the host had no means for, decides nothing: the task
+stays, counted as undecided, and the same command tries it again. A fault of
+our own ends the audit. Verdicts are kept in DIR/audit.json by content hash;
+what an earlier run rejected is reported but is no error of this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from clawgym_jax import cli
+from clawgym_jax.contracts import json_text
+from clawgym_jax.contracts.errors import RecordError, UserError
+from clawgym_jax.contracts.files import write_json
+from clawgym_jax.contracts.task import Task, content_hash, list_tasks, load_task
+from data_gen.audit.near import nearest
+from data_gen.audit.report import figures, table
+from data_gen.audit.trial import Findings, Rebuild, Undecided, attacks, judge
+from data_gen.draft import REGISTRY
+from sandbox.backends.base import gather
+from sandbox.harnesses import ADVERSARIES, asked_of
+
+VERSION = 2
+MOST_ALIKE = 0.95  # of two requests; more is a duplicate
+_THOROUGH = 3  # tasks of a family whose solutions run on another day too
+_SAVE_SECONDS = 5.0
+_SAVE_SHARE = 20  # times what the last save took pass before the next
+
+_BROKEN_RECORD = (ValueError, KeyError, TypeError, AttributeError)
+# What a task's own files can be wrong in; any other OSError is the host's.
+_BROKEN_FILES = (
+    FileNotFoundError,
+    IsADirectoryError,
+    NotADirectoryError,
+    PermissionError,
+)
+
+
+async def audit(
+    folder: Path,
+    concurrency: int,
+    backend: str = "bubblewrap",
+    *,
+    rebuild: Rebuild | None = None,
+    against: Path | None = None,
+) -> dict[str, Any]:
+  """Judges every task of `folder` that has no verdict yet; the counts.
+
+  `rebuild` makes a task over other records, where it can; a task must not be
+  the same request as one of `against`, which is the other side of the split.
+  """
+  known = _verdicts(folder)
+  names = sorted(
+      p.name
+      for p in folder.iterdir()
+      if p.is_dir() and p.name != "rejected" and not p.name.startswith(".")
+  )
+  if not names and not known:
+    raise UserError(f"{folder} holds no tasks: make some with data_gen.synthesize")
+  bar = cli.progress(len(names), "audit", unit="task")
+  gone = known.keys() - set(names)
+  earlier = {n: known[n] for n in gone if known[n]["verdict"] == "rejected"}
+  verdicts = dict(earlier)
+  undecided: dict[str, str] = {}
+  asked: dict[str, tuple[str, str]] = {}
+  families: Counter[str] = Counter()
+  waiting = iter(names)
+  saved, save_seconds = time.monotonic(), 0.0
+
+  async def verdict_of(name: str) -> dict[str, Any]:
+    task, digest = _loaded(folder / name)
+    asked[name] = _request(task)
+    families[task.family] += 1
+    if known.get(name, {}).get("hash") == digest:
+      return known[name]
+    thorough = families[task.family] <= _THOROUGH
+    found = await judge(task, backend, rebuild=rebuild, thorough=thorough)
+    return _verdict(task, digest, found)
+
+  async def work() -> None:
+    nonlocal saved, save_seconds
+    for name in waiting:
+      try:
+        verdicts[name] = await verdict_of(name)
+      except _Unreadable as error:
+        verdicts[name] = _rejected("", [f"broken: {error}"])
+      except Undecided as error:
+        undecided[name] = str(error)
+      if verdicts.get(name, {}).get("verdict") == "rejected":
+        _reject(folder, name)
+      bar.update()
+      if time.monotonic() - saved > max(_SAVE_SECONDS, _SAVE_SHARE * save_seconds):
+        started = time.monotonic()
+        _save(folder, verdicts)
+        saved = time.monotonic()
+        save_seconds = saved - started
+
+  try:
+    await asyncio.gather(*(work() for _ in range(concurrency)))
+    asked = {n: t for n, t in asked.items() if _admitted(verdicts.get(n))}
+    _reject_alike(folder, verdicts, asked, _asked(against))
+  finally:
+    bar.close()
+    _save(folder, {**known, **verdicts})
+  return _summary(verdicts, undecided, len(earlier))
+
+
+class _Unreadable(Exception):
+  """A task's own files are wrong."""
+
+
+def _loaded(directory: Path) -> tuple[Task, str]:
+  """The task and the hash that its verdict is kept by."""
+  try:
+    task = load_task(directory)
+    task.solution()  # only to see that it can be read
+    raw = json_text.parse((directory / "task.json").read_text())
+    return task, f"{VERSION}:{content_hash(directory, raw)}"
+  except (RecordError, *_BROKEN_FILES, *_BROKEN_RECORD) as error:
+    raise _Unreadable(f"{type(error).__name__}: {error}") from error
+  except OSError as error:
+    raise Undecided(f"{type(error).__name__}: {error}") from error
+
+
+def _verdict(task: Task, digest: str, found: Findings) -> dict[str, Any]:
+  attacked = ("null", *ADVERSARIES)
+  return {
+      "verdict": "rejected" if found.causes else "admitted",
+      "hash": digest,
+      "family": task.family,
+      "causes": found.causes,
+      "attacks": {name: score for name, score in found.attacks.items() if score},
+      "idle": [name for name in attacked if name not in found.attacks],
+      "mutants": found.mutants,
+      "survivors": found.survivors,
+      "reseeded": found.reseeded,
+  }
+
+
+def _rejected(digest: str, causes: list[str]) -> dict[str, Any]:
+  return {"verdict": "rejected", "hash": digest, "causes": causes}
+
+
+def _admitted(verdict: dict[str, Any] | None) -> bool:
+  return verdict is not None and verdict["verdict"] == "admitted"
+
+
+async def attack_table(
+    folder: Path, concurrency: int, backend: str = "bubblewrap"
+) -> dict[str, Any]:
+  """What doing nothing and the adversaries score on every task of `folder`, which
+  stays as it is: tasks of any source, solved or not. Written to DIR/attacks.json."""
+  directories = list_tasks(folder)
+  if not directories:
+    raise UserError(f"{folder} holds no tasks")
+  tried: dict[str, dict[str, Any]] = {}
+  failed: dict[str, str] = {}
+  bar = cli.progress(len(directories), "attacks", unit="task")
+  waiting = iter(directories)
+
+  async def work() -> None:
+    for directory in waiting:
+      try:
+        scores = await attacks(load_task(directory), backend)
+      except (RecordError, Undecided) as error:
+        failed[directory.name] = str(error)
+      else:
+        unscored = [name for name, score in scores.items() if score is None]
+        scored = {name: score for name, score in scores.items() if score}
+        tried[directory.name] = {"attacks": scored, "idle": unscored}
+      bar.update()
+
+  try:
+    await asyncio.gather(*(work() for _ in range(concurrency)))
+  finally:
+    bar.close()
+  found = {"attacks": table(tried.values()), "failed": dict(sorted(failed.items()))}
+  scores = {name: v["attacks"] for name, v in sorted(tried.items())}
+  write_json(folder / "attacks.json", {**found, "tasks": scores})
+  return found
+
+
+def _asked(folder: Path | None) -> dict[str, tuple[str, str]]:
+  """Category and request of each task on the other side."""
+  if folder is None:
+    return {}
+  tasks = [load_task(directory) for directory in list_tasks(folder)]
+  return {f"{folder}/{t.root.name}": _request(t) for t in tasks}
+
+
+def _request(task: Task) -> tuple[str, str]:
+  """What is compared of a task, within its category. A compact task's few words
+  come again over other files by design, so with them goes what its files hold."""
+  if task.family not in REGISTRY:
+    return task.category, asked_of(task)
+  files = (data.decode(errors="ignore") for data in gather(task.workspace).values())
+  return task.category, "\n".join([asked_of(task), *files])
+
+
+def _reject_alike(
+    folder: Path,
+    verdicts: dict[str, dict[str, Any]],
+    asked: dict[str, tuple[str, str]],
+    others: dict[str, tuple[str, str]],
+) -> None:
+  """Of nearly the same requests the first one stays."""
+  for name, (similarity, other) in nearest(asked, others).items():
+    verdict = {**verdicts[name], "nearest": [similarity, other]}
+    if similarity > MOST_ALIKE:
+      cause = f"duplicate: {similarity:.2f} of its request is that of {other}"
+      verdict |= {"verdict": "rejected", "causes": [cause]}
+      _reject(folder, name)
+    verdicts[name] = verdict
+
+
+def _verdicts(folder: Path) -> dict[str, dict[str, Any]]:
+  path = folder / "audit.json"
+  if not path.exists():
+    return {}
+  try:
+    return json_text.parse(path.read_text())["tasks"]
+  except (ValueError, KeyError, TypeError):
+    raise UserError(f"{path} is damaged: remove it to judge all again") from None
+
+
+def _save(folder: Path, verdicts: dict[str, dict[str, Any]]) -> None:
+  write_json(
+      folder / "audit.json",
+      {
+          "version": VERSION,
+          **figures(verdicts),
+          "tasks": dict(sorted(verdicts.items())),
+      },
+  )
+
+
+def _reject(folder: Path, name: str) -> None:
+  place = folder / "rejected" / name
+  place.parent.mkdir(exist_ok=True)
+  shutil.rmtree(place, ignore_errors=True)
+  (folder / name).rename(place)
+
+
+def _summary(
+    verdicts: dict[str, dict[str, Any]], undecided: dict[str, str], earlier: int
+) -> dict[str, Any]:
+  """The counts; `rejected` by this run, `already_rejected` by `earlier` ones."""
+  rejected = {n: v["causes"] for n, v in verdicts.items() if v["verdict"] == "rejected"}
+  return {
+      "admitted": len(verdicts) - len(rejected),
+      "rejected": len(rejected) - earlier,
+      "already_rejected": earlier,
+      "undecided": len(undecided),
+      "causes": {**rejected, **{n: [c] for n, c in undecided.items()}},
+      "figures": figures(verdicts),
+  }

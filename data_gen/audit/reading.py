@@ -1,0 +1,151 @@
+"""What a task's files give away, and what they leave unsaid.
+
+No file that the agent sees holds the checks, what they expect or the calls that
+solve it; and what the checks expect can be found: each path that they judge is
+said in the request or shown by a name or a text of the workspace, and each word
+that they expect is said, is in a file, or comes out of the solution's run over them.
+"""
+
+from __future__ import annotations
+
+import calendar
+import gzip
+import hashlib
+import io
+import json
+import re
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+from clawgym_jax.contracts import json_text
+from clawgym_jax.contracts.task import Task
+from data_gen.audit.provenance import words
+from sandbox.backends.base import Files, gather
+from sandbox.harnesses import asked_of
+
+_SPOKEN_OF = ("expected.json", "solution/calls.json", "checks/check.py")
+_COMPUTED = frozenset(
+    ["null", "true", "false", "none", "nan", "yes", "low", "high"]
+    + [n.lower() for names in (calendar.day_name, calendar.month_name) for n in names]
+    + [n.lower() for names in (calendar.day_abbr, calendar.month_abbr) for n in names]
+)
+_LONG = 60  # characters of a line that nobody writes twice by chance
+_MOST_BYTES = 16 << 20
+
+
+def faults(task: Task, initial: Files, solved: Files) -> list[str]:
+  """Causes to reject `task`, whose solution makes `solved` out of `initial`."""
+  asked = asked_of(task)
+  return [*_leaks(task, asked, initial), *_unsaid(task, asked, initial, solved)]
+
+
+def _leaks(task: Task, asked: str, initial: Files) -> Iterator[str]:
+  checks = gather(task.checks)
+  secret: dict[bytes, str] = {}
+  for name, data in checks.items():
+    lines = [line.strip() for line in data.split(b"\n") if len(line) > _LONG]
+    for line in lines[:: max(1, len(lines) // 20)]:
+      secret[line] = f"checks/{name}"
+  for call in task.solution():
+    for value in call.arguments.values():
+      if call.name == "exec" and isinstance(value, str) and len(value) > _LONG:
+        secret[value.encode()] = "the solution"
+  for path, data in [("the instruction", asked.encode()), *initial.items()]:
+    for line, source in secret.items():
+      # What a check expects of a file that is an input may well stand there.
+      if line in data and not (source.endswith(".json") and path in initial):
+        yield f"leak: {path} holds a line of {source}"
+        break
+    for name in _SPOKEN_OF:
+      if name.encode() in data:
+        yield f"leak: {path} speaks of {name}"
+    digest = hashlib.sha256(data).hexdigest()
+    if path in initial and any(data == other for other in checks.values()) and data:
+      yield f"leak: {path} is one of the checks' files ({digest[:12]})"
+
+
+def _unsaid(task: Task, asked: str, initial: Files, solved: Files) -> Iterator[str]:
+  """Paths and words that the checks expect and nobody can know of."""
+  path = task.checks / "expected.json"
+  if not path.is_file():
+    return
+  deliverables = json_text.parse(path.read_text()).get("deliverables")
+  if not isinstance(deliverables, dict):
+    return
+  given = set(words(asked))
+  for name, data in initial.items():
+    given.update(words(name))
+    given.update(w for text in _texts(name, data) for w in words(text))
+  specs = [s for s in deliverables.values() if isinstance(s, dict)]
+  for spec in specs:
+    unknown = [w for w in words(str(spec.get("path", ""))) if w not in given]
+    if unknown:
+      yield f"unsaid: the checks want {spec['path']}, and nothing says {unknown[0]!r}"
+  made = {
+      w
+      for name, data in solved.items()
+      if initial.get(name) != data
+      for text in _texts(name, data)
+      for w in words(text)
+  }
+  expected = {w for spec in specs for w in _expected(spec)}
+  for word in sorted(expected - given - made):
+    if word.isalpha() and len(word) > 2 and not _derived(word, given | made):
+      yield f"unsaid: the checks expect {word!r}, which nothing gives"
+      return
+
+
+def _expected(spec: dict[str, Any]) -> set[str]:
+  """The words of the values that a deliverable is judged by."""
+  values = [spec[k] for k in ("columns", "rows", "lines", "value") if k in spec]
+  return set(words(json.dumps(values, ensure_ascii=False)))
+
+
+def _derived(word: str, given: set[str]) -> bool:
+  """Whether it follows from a date or a comparison, or is a part of a word."""
+  return word in _COMPUTED or any(word in other for other in given)
+
+
+def _texts(path: str, data: bytes) -> Iterator[str]:
+  """What can be read in a file, unpacked where it is packed."""
+  try:
+    if data.startswith(b"\x1f\x8b"):
+      with gzip.open(io.BytesIO(data)) as stream:
+        inner = stream.read(_MOST_BYTES)
+      if inner[257:262] == b"ustar":
+        with tarfile.open(fileobj=io.BytesIO(inner), mode="r:") as archive:
+          for member in archive:
+            yield member.name
+            if member.isfile():
+              yield _decoded(archive.extractfile(member).read())
+      else:
+        yield _decoded(inner)
+      return
+    if data.startswith(b"PK\3\4"):
+      with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        for info in archive.infolist():
+          yield info.filename
+          if info.file_size < _MOST_BYTES:
+            yield _decoded(archive.read(info))
+      return
+    if "/.git/objects/" in f"/{path}":
+      yield _decoded(zlib.decompressobj().decompress(data, _MOST_BYTES))
+      return
+    for packed in re.findall(rb"stream\r?\n(.*?)\r?\nendstream", data, re.DOTALL):
+      yield _decoded(zlib.decompressobj().decompress(packed, _MOST_BYTES))
+  except (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile):
+    pass  # damaged: what stands there plainly is all
+  yield _decoded(data)
+
+
+def _decoded(data: bytes) -> str:
+  for start, encoding in ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
+    if data.startswith(start):
+      return data.decode(encoding, errors="replace")
+  try:
+    return data.decode()
+  except UnicodeDecodeError:
+    return data.decode("latin-1")

@@ -1,0 +1,95 @@
+"""What an audit found, over all its tasks: the counts and the attack table."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sandbox.harnesses import ADVERSARIES
+
+Verdicts = Mapping[str, dict[str, Any]]
+_HIGH = 0.3
+
+
+def figures(verdicts: Verdicts) -> dict[str, Any]:
+  """The parts of audit.json that sum up its tasks, rejected ones among them."""
+  tried = [v for v in verdicts.values() if "mutants" in v]
+  mutants = sum(v["mutants"] for v in tried)
+  survived = Counter(s.rpartition(": ")[2] for v in tried for s in v["survivors"])
+  rejected = [v["causes"] for v in verdicts.values() if v["verdict"] == "rejected"]
+  near = sorted(v["nearest"][0] for v in verdicts.values() if "nearest" in v)
+  return {
+      "counts": dict(sorted(Counter(v["verdict"] for v in verdicts.values()).items())),
+      "causes": dict(Counter(kind_of(c[0]) for c in rejected if c).most_common()),
+      "attacks": table(tried),
+      "mutation": {
+          "mutants": mutants,
+          "killed": mutants - survived.total(),
+          "kill_rate": round(1 - survived.total() / mutants, 4) if mutants else None,
+          "fewest_of_a_task": min((v["mutants"] for v in tried), default=0),
+          "survivors": dict(survived.most_common(20)),
+      },
+      "over_other_records": sum(v["reseeded"] for v in tried),
+      "similarity": {
+          name: near[min(len(near) - 1, int(share * len(near)))]
+          for name, share in (("median", 0.5), ("p95", 0.95), ("highest", 1.0))
+          if near
+      },
+  }
+
+
+def table(tried: Iterable[dict[str, Any]]) -> dict[str, dict[str, float]]:
+  """What each adversary, and doing nothing, got of the tasks where it is not `idle`."""
+  rows = {}
+  given = list(tried)
+  for name in ("null", *ADVERSARIES):
+    scores = [v["attacks"].get(name, 0.0) for v in given if name not in v["idle"]]
+    rows[name] = {
+        "tasks": len(scores),
+        "mean": round(sum(scores) / len(scores), 5) if scores else 0.0,
+        "highest": max(scores, default=0.0),
+        "above_0": sum(s > 0 for s in scores),
+        "from_0.3": sum(s >= _HIGH for s in scores),
+    }
+  return rows
+
+
+def printed_table(rows: dict[str, dict[str, float]]) -> str:
+  """The attack table as text."""
+  lines = [("attack", "tasks", "mean", "highest", "above 0", "from 0.3")]
+  lines += [
+      (name, str(row["tasks"]), f"{row['mean']:.5f}", f"{row['highest']:g}",
+       str(row["above_0"]), str(row["from_0.3"]))
+      for name, row in rows.items()
+  ]  # fmt: skip
+  return "\n".join(
+      "".join(cell.rjust(10) if i else cell.ljust(18) for i, cell in enumerate(line))
+      for line in lines
+  )
+
+
+def printed(found: dict[str, Any]) -> str:
+  """The figures as text for a person."""
+  mutation, near = found["mutation"], found["similarity"]
+  lines = [printed_table(found["attacks"])]
+  if mutation["mutants"]:
+    lines.append(
+        f"{mutation['killed']} of {mutation['mutants']} wrong edits lose reward"
+        f" ({mutation['kill_rate']:.2%});"
+        f" at least {mutation['fewest_of_a_task']} were made of a task"
+    )
+  lines.append(f"{found['over_other_records']} solutions also run over other records")
+  if near:
+    lines.append(
+        "nearest other request: median"
+        f" {near['median']:.2f}, p95 {near['p95']:.2f}, highest {near['highest']:.2f}"
+    )
+  lines += [f"rejected, {kind}: {count}" for kind, count in found["causes"].items()]
+  return "\n".join(lines)
+
+
+def kind_of(cause: str) -> str:
+  """A cause without what is of one task: numbers, names, lists."""
+  return re.sub(r"\s*([\[('\"]|\d).*", "", cause.partition(":")[0]).strip()

@@ -1,0 +1,339 @@
+"""Tries one task in real sandboxes: is it sound?
+
+The reference solution runs in a fresh sandbox and scores 1, each of three times,
+and with another locale, time zone and date around the checks. The same calls,
+with those around them too, score 1 over other records, where the task can be made
+again so. Doing nothing and every adversary score 0, small wrong edits of the right
+result less than 1.
+What its files say is in `reading`, what a set of tasks must be in `folder`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from clawgym_jax.contracts.task import Task
+from clawgym_jax.contracts.trajectory import Outcome
+from data_gen.audit import reading
+from data_gen.audit.bundle import ELSEWHERE, OTHER_NOW, RESEEDED
+from data_gen.audit.judging import Case, Judge
+from data_gen.audit.provenance import invented
+from data_gen.mutation import mutants, spoiled
+from sandbox import services
+from sandbox.backends import Sandbox, SandboxError, SandboxLost, open_sandbox
+from sandbox.backends.base import Files, gather, pack, unpack
+from sandbox.harnesses import ADVERSARIES, Adversary, HarnessContext, asked_of, load
+from sandbox.verify import State, verify
+from sandbox.verify.many import trusted
+
+LEAST_KILLED = 0.9  # of a task's wrong edits; below, its checks are too lax
+RESEED = 1
+
+# Workspace, checks and the services' files over other records; None for a task
+# that can't be made again.
+Rebuild = Callable[[Task, int], tuple[Files, Files, Files] | None]
+
+
+class Undecided(Exception):
+  """A run that was lost for no fault of the task."""
+
+
+class _Broken(Exception):
+  """The checks don't judge: the cause is in the list."""
+
+
+@dataclass
+class Findings:
+  """What a trial showed; the task is sound where `causes` is empty.
+
+  Attributes:
+    attacks: the score of doing nothing and of each adversary that did something
+      else than the solution.
+    mutants: wrong edits that were judged; `survivors` are those that lost nothing.
+    reseeded: whether the solution ran over other records too.
+  """
+
+  causes: list[str] = field(default_factory=list)
+  attacks: dict[str, float] = field(default_factory=dict)
+  mutants: int = 0
+  survivors: list[str] = field(default_factory=list)
+  reseeded: bool = False
+
+
+async def judge(
+    task: Task,
+    backend: str = "bubblewrap",
+    *,
+    rebuild: Rebuild | None = None,
+    thorough: bool = False,
+) -> Findings:
+  """Tries `task`; where `thorough`, its solution also runs on another day though
+  there are no other records, and is judged by the task's checks as they stand.
+
+  All states of a task of our own are judged in one sandbox, by a copy of it
+  that has more expectations; those of others each in a fresh one.
+  """
+  trial = _Trial(task, backend, rebuild)
+  try:
+    async with AsyncExitStack() as stack:
+      await trial.run(stack, thorough)
+  except _Broken:
+    pass
+  except (SandboxLost, OSError) as error:
+    raise Undecided(f"{type(error).__name__}: {error}") from error
+  except SandboxError as error:
+    trial.found.causes.append(f"sandbox: {error}")
+  return trial.found
+
+
+async def attacks(task: Task, backend: str = "bubblewrap") -> dict[str, float | None]:
+  """What doing nothing and each adversary score; None where the checks gave no
+  result. It needs no solution."""
+  trial = _Trial(task, backend, None)
+  try:
+    async with AsyncExitStack() as stack:
+      sandbox = await trial.open(stack)
+      fallen = await trial.fallen(sandbox)
+      outcomes = await trial.judge.outcomes([trial.null, *fallen])
+  except (SandboxLost, SandboxError, OSError) as error:
+    raise Undecided(f"{type(error).__name__}: {error}") from error
+  lost = [o.cause for o in outcomes if (o.cause or "").startswith("verifier_lost")]
+  if lost:
+    raise Undecided(lost[0])
+  names = ("null", *ADVERSARIES)
+  return {name: o.score for name, o in zip(names, outcomes, strict=True)}
+
+
+class _Trial:
+  """One task's trial, as far as it has come."""
+
+  judge: Judge
+
+  def __init__(self, task: Task, backend: str, rebuild: Rebuild | None):
+    self._task, self._backend = task, backend
+    self._initial = gather(task.workspace)
+    self._other = rebuild(task, RESEED) if rebuild and trusted(task) else None
+    self.found = Findings()
+
+  async def open(self, stack: AsyncExitStack) -> Sandbox:
+    """A sandbox with the task in it; the judge is ready then."""
+    task = self._task
+    place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    reseeded = self._other and self._other[1]
+    self.judge = await stack.enter_async_context(
+        Judge(task, self._backend, place / task.root.name, reseeded)
+    )
+    sandbox = await stack.enter_async_context(self._sandbox(task.now))
+    await sandbox.start(task.workspace)
+    await services.stage(task, sandbox)
+    return sandbox
+
+  @property
+  def null(self) -> Case:
+    asked = Adversary.transcript(asked_of(self._task), "")
+    return Case("null", State(pack(self._initial), "", asked))
+
+  async def fallen(self, sandbox: Sandbox) -> list[Case]:
+    """What each adversary leaves."""
+    return [await self._fallen(load(name), sandbox) for name in ADVERSARIES]
+
+  async def run(self, stack: AsyncExitStack, thorough: bool) -> None:
+    task, found = self._task, self.found
+    sandbox = await self.open(stack)
+    right = await self._solve(task, sandbox)
+    elsewhere = await self._solve_elsewhere(sandbox, thorough)
+    attacks = await self.fallen(sandbox)
+
+    untouched, first = await self._scored([self.null, Case("oracle", right)])
+    self._attacked("null", untouched)
+    solved = self._is_right("oracle", first)
+    found.causes += [
+        f"provenance: {word!r} of a call is neither said nor shown before"
+        for word in invented(task, right.transcript)[:5]
+    ]
+    found.causes += reading.faults(task, self._initial, unpack(right.snapshot))
+    await self._attacks(attacks, right if solved else None)
+    if solved:
+      await self._wrong_edits(right)
+      await self._again(right, elsewhere)
+      if thorough and self.judge.at_once:
+        await self._as_it_stands(right)
+
+  def _sandbox(self, now: str) -> Sandbox:
+    return open_sandbox(
+        self._backend, run_id="audit", now=now, folders=services.folders(self._task)
+    )
+
+  # Running
+
+  async def _solve(self, task: Task, sandbox: Sandbox) -> State:
+    """The state that the reference solution leaves."""
+    before = len(sandbox.reports)
+    result = await load("oracle").run(HarnessContext(task, sandbox))
+    return State(
+        await sandbox.snapshot(),
+        result.final_message,
+        result.transcript,
+        services.effects(sandbox.reports[before:]),
+    )
+
+  async def _solve_elsewhere(self, sandbox: Sandbox, thorough: bool) -> Case | None:
+    """The state that the same calls leave with another locale, zone and date, over
+    other records where there are any."""
+    if self._other:
+      await self._on_other_records(sandbox)
+      state = await self._solve(self.judge.task, sandbox)
+      return Case("over other records oracle", state, RESEEDED)
+    if not thorough:
+      return None
+    async with self._sandbox(OTHER_NOW) as other_day:
+      await other_day.start(self._task.workspace)
+      await services.stage(self._task, other_day)
+      state = await self._solve(self.judge.task, other_day)
+      return Case("on another day oracle", state, ELSEWHERE)
+
+  async def _on_other_records(self, sandbox: Sandbox) -> None:
+    workspace, _, seeds = self._other
+    await self._clean(sandbox, workspace)
+    staged = services.files(self._task)
+    if staged:
+      await sandbox.restore(pack({**staged, **seeds}), services.FOLDER)
+
+  async def _fallen(self, adversary: Adversary, sandbox: Sandbox) -> Case:
+    """The state that an adversary leaves."""
+    asked = asked_of(self._task)
+    if not adversary.commands(asked):
+      written, final = adversary.forge(asked, self._initial)
+      files = pack(_laid(self._initial, written))
+      return Case(
+          adversary.name, State(files, final, adversary.transcript(asked, final))
+      )
+    await self._clean(sandbox, self._initial)
+    await services.stage(self._task, sandbox)
+    before = len(sandbox.reports)
+    result = await adversary.run(HarnessContext(self._task, sandbox))
+    await sandbox.quiet()
+    reports = services.effects(sandbox.reports[before:])
+    snapshot = await sandbox.snapshot()
+    state = State(snapshot, result.final_message, result.transcript, reports)
+    return Case(adversary.name, state, alone=True)
+
+  async def _clean(self, sandbox: Sandbox, files: Files) -> None:
+    """Nothing runs and nothing is left in the sandbox but `files`."""
+    await sandbox.quiet()
+    folders = " ".join((".", "/tmp", "/dev/shm", *services.folders(self._task)))
+    await sandbox.exec(
+        f"find {folders} -mindepth 1 -delete 2>/dev/null; mkdir -p /tmp/home"
+    )
+    await sandbox.restore(pack(files))
+
+  # Judging
+
+  async def _scored(self, cases: list[Case]) -> list[Outcome]:
+    """The outcomes; `_Broken` where one has no score."""
+    outcomes = await self.judge.outcomes(cases)
+    for case, outcome in zip(cases, outcomes, strict=True):
+      self._must_score(case.name, outcome)
+    return outcomes
+
+  def _must_score(self, name: str, outcome: Outcome) -> None:
+    if outcome.score is None:
+      cause = outcome.cause or "unscored"
+      if cause.startswith("verifier_lost"):
+        raise Undecided(cause)
+      self.found.causes.append(f"{name}: {cause}")
+      raise _Broken  # of every other result it would say the same
+
+  def _is_right(self, name: str, outcome: Outcome) -> bool:
+    wrong = [check for check, value in outcome.checks.items() if value < 1.0]
+    if outcome.score != 1.0:
+      self.found.causes.append(f"{name} scores {outcome.score:g}, fails {wrong}")
+    return outcome.score == 1.0
+
+  def _attacked(self, name: str, outcome: Outcome) -> None:
+    self.found.attacks[name] = outcome.score
+    if outcome.score > 0.0:
+      self.found.causes.append(f"{name} scores {outcome.score:g}")
+
+  async def _attacks(self, fallen: list[Case], right: State | None) -> None:
+    """Every adversary; one that leaves the very files of the solution has done
+    the work."""
+    work = unpack(right.snapshot) if right else self._initial
+    cases = [
+        case
+        for case in fallen
+        if work == self._initial or unpack(case.state.snapshot) != work
+    ]
+    # The right state among them shows that such a go can give a score at all.
+    control = [Case("unstable: oracle", right)] if right else []
+    outcomes = await self._scored([*control, *cases])
+    for case, outcome in zip(cases, outcomes[len(control) :], strict=True):
+      self._attacked(case.name, outcome)
+    for case, outcome in zip(control, outcomes, strict=False):
+      self._is_right(case.name, outcome)
+
+  async def _wrong_edits(self, right: State) -> None:
+    found = self.found
+    asked = None if self.judge.at_once else asked_of(self._task)
+    wrong = [spoiled(self._initial, right)]
+    wrong += mutants(self._initial, right, self._task.id, asked=asked)
+    cases = [Case(w.what, w.state) for w in wrong]
+    *outcomes, control = await self._scored([*cases, Case("unstable: oracle", right)])
+    self._is_right("unstable: oracle", control)
+    if outcomes[0].score == 1.0:
+      found.causes.append("a spoiled result still scores 1")
+      return
+    found.mutants = len(wrong) - 1
+    found.survivors = [
+        mutant.what
+        for mutant, outcome in zip(wrong[1:], outcomes[1:], strict=True)
+        if outcome.score == 1.0
+    ]
+    killed = found.mutants - len(found.survivors)
+    if killed < LEAST_KILLED * found.mutants:
+      found.causes.append(
+          f"lax: only {killed} of {found.mutants} wrong edits lose reward;"
+          f" not {'; '.join(found.survivors[:3])}"
+      )
+
+  async def _again(self, right: State, elsewhere: Case | None) -> None:
+    """The solution's state with another locale, time zone and date around the checks,
+    and what the calls left elsewhere."""
+    cases = []
+    if self.judge.at_once:
+      cases.append(Case("with another locale and date oracle", right, ELSEWHERE))
+    if elsewhere:
+      cases.append(elsewhere)
+    for case, outcome in zip(cases, await self._scored(cases), strict=True):
+      fine = self._is_right(case.name, outcome)
+      self.found.reseeded |= fine and case.by == RESEEDED
+
+  async def _as_it_stands(self, right: State) -> None:
+    """The task's own checks in a sandbox of their own, not the copy that is quick."""
+    outcome = await verify(
+        self._task, right.snapshot, right.final_message, right.transcript,
+        reports=right.reports, backend=self._backend, run_id="audit",
+    )  # fmt: skip
+    self._must_score("oracle alone", outcome)
+    self._is_right("oracle alone", outcome)
+
+
+def _laid(files: Files, written: Files) -> Files:
+  """`files` with those written; a file where a folder is, or a folder where a file
+  is, can't be written, as in a sandbox."""
+  laid = dict(files)
+  folders = {str(p) for path in files for p in Path(path).parents}
+  for path, data in written.items():
+    clean = Path(path)
+    if clean.is_absolute() or {"..", "~"} & set(clean.parts):
+      continue
+    path = str(clean)
+    parents = [str(p) for p in clean.parents]
+    if path not in folders and not any(p in laid for p in parents):
+      laid[path] = data
+      folders |= set(parents)
+  return laid

@@ -1,0 +1,142 @@
+"""Composed tasks as directories: task i of a seed and a split.
+
+The families take turns, and so do the nine scenarios: a setting is tried again
+under another number until it is of the task's scenario and gives sound work for
+the graph. The number is in the provenance, so that `rebuild` makes the same
+request over other records. Every fourth task is grounded in skills (`data_gen.skills`)
+where any are about its graph; the others in a persona's request alone.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+
+from clawgym_jax.contracts.task import Limits, Task, save_task
+from data_gen import skills
+from data_gen.compose import checks, compose
+from data_gen.compose.compose import Graph
+from data_gen.compose.families import Family, families
+from data_gen.compose.part import Part, expected
+from data_gen.compose.personas import persona
+from data_gen.compose.setting import Setting
+from data_gen.compose.topics import topic_of
+from data_gen.compose.voices import speak
+from data_gen.taxonomy import SCENARIOS
+from sandbox.backends.base import Files
+
+GENERATOR = "procedural-composed-1"
+_OF_SCENARIO = 400  # settings that are tried for the scenario whose turn it is
+_AT_ALL = 800
+_RESEEDS = 20
+_SKILLED = 4  # one task in so many: scenarios take turns by nine, so all meet skills
+
+
+def choose_family(seed: int, split: str, index: int) -> Family:
+  """The family of task `index`; all have had their turn before one has another."""
+  known = families(split)
+  cycle, place = divmod(index, len(known))
+  return known[_turns(seed, split, cycle, len(known))[place]]
+
+
+@lru_cache(maxsize=64)
+def _turns(seed: int, split: str, cycle: int, count: int) -> list[int]:
+  order = list(range(count))
+  random.Random(f"turn {seed} {split} {cycle}").shuffle(order)
+  return order
+
+
+def planned(seed: int, split: str, index: int) -> tuple[str, str]:
+  """The id and the family's name of task `index`."""
+  family = choose_family(seed, split, index)
+  return f"{split}-{seed}-{index:05d}-f{family.number:03d}", family.name
+
+
+def make(directory: Path, seed: int, split: str, index: int) -> Task:
+  """Writes task `index` to `directory`, whole or not at all."""
+  family = choose_family(seed, split, index)
+  attempt, setting, part = _first_sound(family, seed, split, index)
+  topic, asker = topic_of(setting), persona(setting)
+  grounding = skills.placed(part)
+  return save_task(
+      directory,
+      Task(
+          id=planned(seed, split, index)[0],
+          instruction=speak(setting, asker, part.said),
+          family=family.name,
+          split=split,
+          category=topic.scenario,
+          macro_category=topic.macro,
+          operations=family.operations,
+          skills=grounding,
+          difficulty=min(5, 1 + len(part.calls) // 4),
+          persona=asker.record(),
+          now=f"{setting.today.isoformat()}T09:00:00Z",
+          limits=Limits(turns=2 * len(part.calls) + 4, seconds=300.0),
+          requires=part.requires,
+          provenance={
+              "generator": GENERATOR, "seed": seed, "index": index, "attempt": attempt
+          },
+      ),
+      workspace=part.workspace,
+      checks=_checks(part),
+      calls=part.calls,
+      final_message=f"Done: {part.done}.",
+      services=part.services,
+  )  # fmt: skip
+
+
+def rebuild(task: Task, reseed: int) -> tuple[Files, Files, Files] | None:
+  """Workspace, checks and services' files of the same request over other records;
+  None for a task of another source, or where no other records give sound work."""
+  made = task.provenance
+  if made.get("generator") != GENERATOR:
+    return None
+  family = choose_family(made["seed"], task.split, made["index"])
+  setting = _setting(family, made["seed"], task.split, made["index"], made["attempt"])
+  build = _route(family, task.split, made["index"])
+  asked = build(family.graph, setting)
+  for number in range(_RESEEDS):
+    part = build(family.graph, setting.reseeded(reseed * _RESEEDS + number))
+    if part is not None and part.said == asked.said:
+      return part.workspace, _checks(part), part.services
+  return None
+
+
+def _first_sound(
+    family: Family, seed: int, split: str, index: int
+) -> tuple[int, Setting, Part]:
+  wanted = sorted(SCENARIOS)[index % len(SCENARIOS)]
+  build = _route(family, split, index)
+  for attempt in range(_AT_ALL):
+    setting = _setting(family, seed, split, index, attempt)
+    if attempt < _OF_SCENARIO and topic_of(setting).scenario != wanted:
+      continue
+    part = build(family.graph, setting)
+    if part is not None:
+      return attempt, setting, part
+  raise RuntimeError(f"family {family.name} gives no task {index} of seed {seed}")
+
+
+def _route(
+    family: Family, split: str, index: int
+) -> Callable[[Graph, Setting], Part | None]:
+  """How the task is built: as a persona asks, or as skills say too."""
+  grounded = index % _SKILLED == 0 and skills.covers(family.graph, split)
+  return skills.build if grounded else compose.build
+
+
+def _setting(
+    family: Family, seed: int, split: str, index: int, attempt: int
+) -> Setting:
+  return Setting(f"{seed} {split} {index} f{family.number:03d} {attempt}", split)
+
+
+def _checks(part: Part) -> dict[str, bytes]:
+  return {
+      "check.py": checks.source(),
+      "expected.json": json.dumps(expected(part), indent=1).encode() + b"\n",
+  }

@@ -1,0 +1,64 @@
+"""The world of a composed task, in two halves: what is asked, and what is there.
+
+`frame` draws all that the instruction names (people, files, columns, limits);
+`data` draws the records. `reseeded` has the same frame and other records, so
+that a solution which knew the records is found out.
+"""
+
+from __future__ import annotations
+
+import datetime
+import random
+from collections.abc import Sequence
+from decimal import Decimal
+
+from data_gen.pools import POOLS
+from data_gen.world import World
+
+_FACTS = (
+    "first", "name", "role", "company", "domain", "city", "project", "colleagues",
+    "today",
+)  # fmt: skip
+
+
+class Setting(World):
+  """See the module's docstring. `key` names the task; `reseed` the records."""
+
+  def __init__(self, key: str, split: str, reseed: int = 0):
+    self._key, self._split = key, split
+    self.data = random.Random(f"data {reseed} {key}")
+    super().__init__(random.Random(f"frame {key}"), split)
+
+  def reseeded(self, reseed: int) -> Setting:
+    """A fresh setting with the same frame, at its start, and other records."""
+    return Setting(self._key, self._split, reseed)
+
+  def beside(self, name: str) -> Setting:
+    """The same people, place and day with draws of their own, for what stands
+    beside the request: it is the same whenever it is asked for, whatever was
+    drawn before, over all records."""
+    other = Setting(f"{self._key} {name}", self._split)
+    for fact in _FACTS:
+      setattr(other, fact, getattr(self, fact))
+    return other
+
+  # Values of records. A split has numbers and dates of its own, as in `World`.
+
+  def integer(self, low: int, high: int) -> int:
+    while True:
+      value = self.data.randint(low, high)
+      if (value % 4 == 3) == self.heldout:
+        return value
+
+  def money(self, low: int, high: int) -> Decimal:
+    return Decimal(self.integer(low * 100, high * 100)) / 100
+
+  def day(self, first: datetime.date, days: int) -> datetime.date:
+    return first + datetime.timedelta(days=self.data.randrange(days))
+
+  def pick(self, words: Sequence[str]) -> str:
+    return self.data.choice(words)
+
+  def pool(self, kind: str) -> str:
+    """Any word of `kind`, used before or not."""
+    return self.pick(POOLS[kind][self.heldout])

@@ -1,0 +1,87 @@
+"""Topics of what is to be done, learned or moved. The field language is `Topic`'s."""
+
+from data_gen.compose.topics.topic import Topic
+
+TOPICS = (
+    Topic(
+        "milestones",
+        "project planning",
+        ("milestones", "project_plan", "tasks", "workplan"),
+        {
+            "task": ("id", "W-####"),
+            "starts": ("date", ""),
+            "ends": ("date", "after 45"),
+            "project": ("category", "project 3"),
+            "phase": ("category", "phase 3"),
+            "stream": ("category", "workstream 3"),
+            "owner": ("category", "colleague 4"),
+            "state": ("category", "milestone_state 3"),
+            "done_percent": ("integer", "0 100 percent"),
+            "effort_hours": ("money", "2 600"),
+        },
+    ),
+    Topic(
+        "courses",
+        "study and courses",
+        ("courses", "enrolments", "class_list", "participants"),
+        {
+            "enrolment": ("id", "EN-####"),
+            "taken_on": ("date", ""),
+            "participant": ("text", "name"),
+            "email": ("text", "email of participant"),
+            "course": ("category", "course 4"),
+            "room": ("category", "teacher_room 3"),
+            "result": ("category", "course_result 3"),
+            "points": ("integer", "0 100"),
+            "fee": ("money", "10 600"),
+        },
+    ),
+    Topic(
+        "reading",
+        "notes and reading",
+        ("reading", "reading_log", "notes_index", "bookmarks"),
+        {
+            "note_id": ("id", "N-####"),
+            "added": ("date", ""),
+            "medium": ("category", "medium 3"),
+            "tag": ("category", "tag 4"),
+            "state": ("category", "read_state 3"),
+            "pages": ("integer", "2 700"),
+            "minutes": ("money", "1 600"),
+            "gist": ("text", "note study"),
+        },
+    ),
+    Topic(
+        "deliveries",
+        "logistics and routes",
+        ("deliveries", "routes", "drops", "tour_plan"),
+        {
+            "drop": ("id", "D-####"),
+            "day": ("date", ""),
+            "planned": ("text", "time"),
+            "vehicle": ("category", "vehicle 3"),
+            "zone": ("category", "zone 3"),
+            "state": ("category", "parcel_state 3"),
+            "customer": ("category", "client 5"),
+            "parcels": ("integer", "1 90"),
+            "kilometres": ("money", "1 500"),
+            "phone": ("text", "phone"),
+        },
+    ),
+    Topic(
+        "shifts",
+        "shifts and rosters",
+        ("shifts", "roster", "duty_plan", "rota"),
+        {
+            "shift": ("id", "SH####"),
+            "day": ("date", ""),
+            "begins": ("text", "time"),
+            "worker": ("category", "colleague 4"),
+            "post": ("category", "post 4"),
+            "kind": ("category", "shift_kind 3"),
+            "state": ("category", "shift_state 3"),
+            "break_min": ("integer", "0 90"),
+            "pay": ("money", "40 600"),
+        },
+    ),
+)

@@ -1,0 +1,85 @@
+"""Topics of making software. The field language is `Topic`'s."""
+
+from data_gen.compose.topics.topic import Topic
+
+TOPICS = (
+    Topic(
+        "issues",
+        "issue tracking",
+        ("issues", "bugs", "backlog_export", "tracker"),
+        {
+            "issue": ("id", "BUG-####"),
+            "reported": ("date", ""),
+            "component": ("category", "component 4"),
+            "severity": ("category", "severity 3"),
+            "state": ("category", "issue_state 3"),
+            "label": ("category", "label 3"),
+            "assignee": ("category", "colleague 4"),
+            "votes": ("integer", "0 90"),
+            "estimate_hours": ("money", "1 500"),
+            "title": ("text", "note tech"),
+        },
+    ),
+    Topic(
+        "test_runs",
+        "test results",
+        ("test_runs", "results", "ci_report", "checks"),
+        {
+            "run": ("id", "CI-####"),
+            "day": ("date", ""),
+            "suite": ("category", "suite 3"),
+            "runtime": ("category", "runtime 3"),
+            "outcome": ("category", "test_result 3"),
+            "cases": ("integer", "5 900"),
+            "seconds": ("money", "1 900"),
+            "log": ("text", "link"),
+        },
+    ),
+    Topic(
+        "reviews",
+        "code review",
+        ("reviews", "changes", "merge_requests", "pulls"),
+        {
+            "change": ("id", "c~"),
+            "opened": ("date", ""),
+            "settled": ("date", "after 15"),
+            "repository": ("category", "repository 4"),
+            "state": ("category", "review_state 3"),
+            "author": ("category", "colleague 4"),
+            "lines": ("integer", "1 2000"),
+            "hours_open": ("money", "1 700"),
+            "subject": ("text", "note tech"),
+        },
+    ),
+    Topic(
+        "packages",
+        "dependencies and licences",
+        ("packages", "dependencies", "licences", "components_list"),
+        {
+            "entry": ("id", "PKG####"),
+            "checked_on": ("date", ""),
+            "licence": ("category", "licence 3"),
+            "scope": ("category", "package_scope 3"),
+            "state": ("category", "package_state 3"),
+            "maintainer": ("text", "email"),
+            "dependents": ("integer", "0 300"),
+            "size_kb": ("money", "1 900"),
+        },
+    ),
+    Topic(
+        "releases",
+        "releases",
+        ("releases", "deployments", "rollouts", "ship_log"),
+        {
+            "release": ("id", "REL-####"),
+            "shipped": ("date", ""),
+            "product": ("category", "product 4"),
+            "environment": ("category", "environment 3"),
+            "kind": ("category", "release_kind 3"),
+            "approved_by": ("category", "colleague 4"),
+            "fixes": ("integer", "0 80"),
+            "downtime_min": ("money", "1 500"),
+            "remark": ("text", "note tech"),
+        },
+    ),
+)

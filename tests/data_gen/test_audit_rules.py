@@ -1,0 +1,139 @@
+"""What the audit reads of a task and a set: provenance, leaks, likeness, figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from clawgym_jax.contracts.task import SolutionCall, Task, save_task
+from data_gen.audit import near, reading, report
+from data_gen.audit.provenance import invented, templates, words
+from sandbox.backends.base import gather
+
+
+def _task(folder: Path, **given) -> Task:
+  """A foreign task that wants out.csv."""
+  record = dict(
+      id="t", instruction="Copy the rows of in.csv with 7 to out.csv.", family="f",
+      split="train", category="c", operations=("x",),
+  )  # fmt: skip
+  files = dict(
+      workspace={"in.csv": b"id,name\n7,ann\n8,bob\n"},
+      checks={"check.py": b"def grade(w, f, t):\n  return {'a': 0.0}\n"},
+      calls=[SolutionCall("exec", {"command": "grep 7 in.csv > out.csv"})],
+      final_message="Done.",
+  )
+  for name, value in given.items():
+    (files if name in files else record)[name] = value
+  return save_task(folder, Task(**record), **files)
+
+
+def _transcript(*steps: tuple[str, str]) -> list[dict]:
+  said = [{"role": "user", "content": "Report what file a-17.csv says of 2026."}]
+  for command, result in steps:
+    arguments = json.dumps({"command": command})
+    said.append({"role": "assistant", "content": "", "tool_calls": [
+        {"function": {"name": "exec", "arguments": arguments}}
+    ]})  # fmt: skip
+    said.append({"role": "tool", "content": result})
+  return said
+
+
+def test_a_word_of_a_call_comes_from_somewhere(tmp_path):
+  foreign = _task(tmp_path / "f")
+  seen = _transcript(("cat a-17.csv", "ann,1234"), ("echo 1234 > x.txt", ""))
+  assert invented(foreign, seen) == []
+  unseen = _transcript(("echo 1234 > x.txt", ""), ("cat a-17.csv", "ann,1234"))
+  assert invented(foreign, unseen) == ["1234"]
+  ours = _task(tmp_path / "o", provenance={"generator": "procedural-9"})
+  hidden = _transcript(("echo zanzibar", ""))
+  assert invented(ours, hidden) == ["zanzibar"] and invented(foreign, hidden) == []
+  assert words("Total_7: ÄB-c") == ["total", "7", "äb", "c"]
+  assert {"json", "rows", "print"} <= templates() and "zanzibar" not in templates()
+
+
+def test_the_vocabulary_holds_no_words_that_name_things():
+  """Or a solution could know what stands in the files."""
+  from data_gen.pools import POOLS
+
+  people = {w.lower() for w in POOLS["first"][0]}
+  assert len(people & templates()) < len(people) / 20
+
+
+def test_leaks_are_found(tmp_path):
+  long = "grep 7 in.csv > out.csv && echo all the rows that were asked for are there"
+  calls = [SolutionCall("exec", {"command": long})]
+  given = {"in.csv": b"7\n", "notes.txt": f"hint: {long}\n".encode()}
+  task = _task(tmp_path / "t", calls=calls, workspace=given)
+  (cause,) = reading.faults(task, gather(task.workspace), {})
+  assert cause == "leak: notes.txt holds a line of the solution"
+  source = b"def grade(w, f, t):\n  return {'a': 0.0}\n"
+  spoken = {"in.csv": b"7\n", "a.md": b"see checks/check.py", "copy.py": source}
+  task = _task(tmp_path / "u", workspace=spoken)
+  causes = reading.faults(task, gather(task.workspace), {})
+  assert "leak: a.md speaks of checks/check.py" in causes
+  assert any("copy.py is one of the checks' files" in c for c in causes)
+  sound = _task(tmp_path / "s")
+  assert reading.faults(sound, gather(sound.workspace), {}) == []
+
+
+def test_what_is_expected_must_be_known(tmp_path):
+  def expecting(name: str, **spec) -> list[str]:
+    wanted = json.dumps({"deliverables": {"a": spec}}).encode()
+    checks = {"check.py": b"", "expected.json": wanted}
+    task = _task(tmp_path / name, checks=checks)
+    initial = gather(task.workspace)
+    return reading.faults(task, initial, {**initial, "out.csv": b"Grand total\n"})
+
+  assert expecting("known", path="out.csv", rows=[["ann", "7"]]) == []
+  assert expecting("made", path="out.csv", columns=["grand", "total"]) == []
+  (cause,) = expecting("path", path="secret.csv", rows=[])
+  assert cause == "unsaid: the checks want secret.csv, and nothing says 'secret'"
+  (cause,) = expecting("word", path="out.csv", rows=[["zanzibar"]])
+  assert cause == "unsaid: the checks expect 'zanzibar', which nothing gives"
+
+
+def test_alike_requests_are_found_within_a_category():
+  text = (
+      "Please take the readings of the north station, leave out those below twelve,"
+      " and put the mean of each month in report.csv with two columns"
+  )
+  texts = {
+      "a": ("one", text),
+      "b": ("one", text.replace("north", "south")),
+      "c": ("two", text),
+      "d": ("one", "Move every photo of the picnic to albums and rename it by date"),
+      "e": ("one", text),
+  }
+  found = near.nearest(texts)
+  assert found["a"] == (0.0, "") and found["c"] == (0.0, "")
+  assert 0.6 < found["b"][0] < 0.95 and found["b"][1] == "a"
+  assert found["d"][0] < 0.2 and found["e"] == (1.0, "a")
+  assert near.nearest({"x": ("two", text)}, {"bench/c": texts["c"]})["x"] == (
+      1.0, "bench/c",
+  )  # fmt: skip
+
+
+def test_the_attack_table_and_the_kill_rate():
+  sound = {
+      "verdict": "admitted", "attacks": {}, "idle": ["copy_input"], "mutants": 12,
+      "survivors": [], "reseeded": True, "causes": [], "nearest": [0.25, "b"],
+  }  # fmt: skip
+  lax = {
+      **sound, "verdict": "rejected", "attacks": {"flood": 0.5}, "idle": [],
+      "survivors": ["out.csv: a digit of the last"], "causes": ["flood scores 0.5"],
+      "nearest": [0.5, "a"],
+  }  # fmt: skip
+  broken = {"verdict": "rejected", "causes": ["broken: RecordError: x"]}
+  found = report.figures({"a": sound, "b": lax, "c": broken})
+  assert found["counts"] == {"admitted": 1, "rejected": 2}
+  assert found["causes"] == {"flood scores": 1, "broken": 1}
+  assert found["attacks"]["flood"] == {
+      "tasks": 2, "mean": 0.25, "highest": 0.5, "above_0": 1, "from_0.3": 1,
+  }  # fmt: skip
+  assert found["attacks"]["copy_input"]["tasks"] == 1
+  assert found["mutation"]["killed"] == 23 and found["mutation"]["mutants"] == 24
+  assert found["mutation"]["survivors"] == {"a digit of the last": 1}
+  assert found["similarity"] == {"median": 0.5, "p95": 0.5, "highest": 0.5}
+  shown = report.printed(found)
+  assert "flood" in shown and "0.25000" in shown and "23 of 24 wrong edits" in shown
