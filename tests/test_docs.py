@@ -49,6 +49,13 @@ def test_convert(tmp_path, tokenizer, logits):  # noqa: F811
   )
 
 
+def test_tasks(tmp_path):
+  (block,) = docs.blocks("tasks.md")
+  docs.run_block(block, tmp_path)
+  verdicts = json.loads((tmp_path / "tasks" / "audit.json").read_text())
+  assert verdicts["counts"] == {"admitted": 9}
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_many_rollouts(tmp_path):

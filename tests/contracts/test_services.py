@@ -9,7 +9,7 @@ import pytest
 from clawgym_jax.contracts import services
 from clawgym_jax.contracts.errors import RecordError
 from clawgym_jax.contracts.task import Task, content_hash, load_task, save_task
-from data_gen import convert
+from data_gen.convert import convert
 
 EVENT = {"id": "e1", "title": "T", "start": "2026-01-05T09:00Z", "end": "2026-01-05"}
 JOB = {
@@ -43,8 +43,8 @@ def saved(directory, seeds, requires=tuple(services.SERVICES)):
 def test_services_travel_with_their_task(tmp_path):
   task = saved(tmp_path / "tasks" / "t", SEEDS)
   assert sorted(p.name for p in task.services.iterdir()) == sorted(SEEDS)
-  convert.pack(tmp_path / "tasks", tmp_path / "t.tar")
-  convert.unpack(tmp_path / "t.tar", tmp_path / "back")
+  convert(tmp_path / "tasks", tmp_path / "t.tar")
+  convert(tmp_path / "t.tar", tmp_path / "back")
   again = load_task(tmp_path / "back" / "t")
   assert again == task
   assert (again.services / "web.jsonl").read_bytes() == (
