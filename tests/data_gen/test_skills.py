@@ -290,7 +290,9 @@ def drawn():
   ]  # fmt: skip
 
 
-@pytest.mark.parametrize("number", range(1, 5))
+@pytest.mark.parametrize(
+    "number", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3)), 4]
+)
 def test_the_calls_are_right_and_again_on_other_records(tmp_path, number):
   parts = _task(GRAPHS[number], SPLITS[number % 2], reseed=3)
   assert parts[0].said == parts[1].said and parts[0].calls == parts[1].calls

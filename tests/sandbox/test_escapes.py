@@ -280,7 +280,10 @@ attempt("an interface's flags", fcntl.ioctl, socket.socket(), 0x8914,
 }
 
 
-@pytest.fixture(scope="module", params=["bubblewrap", "docker"])
+@pytest.fixture(
+    scope="module",
+    params=["bubblewrap", pytest.param("docker", marks=pytest.mark.slow)],
+)
 def place(request, tmp_path_factory):
   """A running loop, canaries, a sandbox and its neighbour; then nothing of them."""
   with pytest.MonkeyPatch.context() as patch:

@@ -72,6 +72,7 @@ def test_adapters_are_trained_and_nothing_else(start, tmp_path):
   assert train(start, out, "--config.optimizer.weight_decay=0.1") == seen  # it is done
 
 
+@pytest.mark.slow
 def test_eight_devices_train_the_same_adapters(start, tmp_path):
   extra = ["--config.data.batch_rows=8", "--config.epochs=2"]
   one = train(start, tmp_path / "1", *extra)
