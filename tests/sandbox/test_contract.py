@@ -30,7 +30,10 @@ from tests import kubernetes_node
 
 
 @pytest.fixture(
-    params=["bubblewrap", pytest.param("docker", marks=pytest.mark.slow), "kubernetes"]
+    params=[
+        "bubblewrap",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("docker", "kubernetes")),
+    ]
 )
 def backend(request) -> str:
   if request.param != "bubblewrap":
