@@ -18,7 +18,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-
 from clawgym_jax import cli
 from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.files import write_atomic

@@ -11,6 +11,7 @@ from data_gen.compose import make
 from data_gen.compose.families import families
 from data_gen.taxonomy import CATEGORY_OF, SCENARIOS
 from sandbox.backends import open_sandbox
+from sandbox.backends.base import gather
 from sandbox.harnesses import HarnessContext, load
 from sandbox.verify import Verifier
 from sandbox.verify.checks import State
@@ -56,10 +57,7 @@ def test_the_calls_solve_a_task_and_the_same_request_over_other_records(tmp_path
     task = make.make(tmp_path / f"{index}", 5, "train", index)
     if task.requires:
       continue
-    files = {
-        p.relative_to(task.workspace).as_posix(): p.read_bytes()
-        for p in task.workspace.rglob("*") if p.is_file()
-    }  # fmt: skip
+    files = gather(task.workspace)
     scores = asyncio.run(judged(task, files))
     assert scores == [0.0, 1.0], task.family
     again = make.rebuild(task, 1)

@@ -66,13 +66,20 @@ def one_of(setting: Setting, table: Table) -> Step | None:
   )
 
 
-@operation("rows", "filtering")
-def above(setting: Setting, table: Table) -> Step | None:
+def _limit(setting: Setting, table: Table) -> tuple[str | None, int]:
+  """A column of numbers and a limit in the middle half of its bounds."""
   column = one(setting, bounded(table))
   if column is None:
-    return None
+    return None, 0
   low, high = table.named(column).low, table.named(column).high
-  limit = setting.rng.randint((3 * low + high) // 4, (low + 3 * high) // 4)
+  return column, setting.rng.randint((3 * low + high) // 4, (low + 3 * high) // 4)
+
+
+@operation("rows", "filtering")
+def above(setting: Setting, table: Table) -> Step | None:
+  column, limit = _limit(setting, table)
+  if column is None:
+    return None
   return Step(
       phrase(
           setting,
@@ -87,11 +94,9 @@ def above(setting: Setting, table: Table) -> Step | None:
 
 @operation("rows", "filtering")
 def below(setting: Setting, table: Table) -> Step | None:
-  column = one(setting, bounded(table))
+  column, limit = _limit(setting, table)
   if column is None:
     return None
-  low, high = table.named(column).low, table.named(column).high
-  limit = setting.rng.randint((3 * low + high) // 4, (low + 3 * high) // 4)
   return Step(
       phrase(
           setting,

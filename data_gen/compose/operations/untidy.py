@@ -7,6 +7,7 @@ operation must know it finds in the table's columns.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from collections import Counter
 from decimal import Decimal
 
@@ -207,48 +208,49 @@ def _mixed_case(setting: Setting, table: Table) -> Table | None:
   return table.with_rows(rows)
 
 
-@operation("rows", "normalisation", prepare=_mixed_case)
-def lower_case(setting: Setting, table: Table) -> Step | None:
+def _cased(table: Table, method: str, wording: Callable[[str], str]) -> Step | None:
+  """The first category in one case: `method` is that of str which makes it."""
   names = table.of_type("category")
   if not names:
     return None
   column = names[0]
   at = table.index(column)
-  old = table.columns[at]
-  small = dataclasses.replace(old, words=tuple(w.lower() for w in old.words))
-  rows = tuple((*r[:at], r[at].lower(), *r[at + 1 :]) for r in table.rows)
+  old, case = table.columns[at], getattr(str, method)
+  new = dataclasses.replace(old, words=tuple(map(case, old.words)))
+  rows = tuple((*r[:at], case(r[at]), *r[at + 1 :]) for r in table.rows)
   return Step(
-      phrase(
+      wording(column),
+      f'for r in rows:\n  r["{column}"] = r["{column}"].{method}()',
+      Table((*table.columns[:at], new, *table.columns[at + 1 :]), rows),
+  )
+
+
+@operation("rows", "normalisation", prepare=_mixed_case)
+def lower_case(setting: Setting, table: Table) -> Step | None:
+  return _cased(
+      table,
+      "lower",
+      lambda column: phrase(
           setting,
           f"write every {column} in lower case",
           f"make {column} uniform: small letters only",
           f"{column} is written in capitals here and small there; turn it all into"
           " small letters",
       ),
-      f'for r in rows:\n  r["{column}"] = r["{column}"].lower()',
-      Table((*table.columns[:at], small, *table.columns[at + 1 :]), rows),
   )
 
 
 @operation("rows", "normalisation", prepare=_mixed_case)
 def upper_case(setting: Setting, table: Table) -> Step | None:
-  names = table.of_type("category")
-  if not names:
-    return None
-  column = names[0]
-  at = table.index(column)
-  old = table.columns[at]
-  big = dataclasses.replace(old, words=tuple(w.upper() for w in old.words))
-  rows = tuple((*r[:at], r[at].upper(), *r[at + 1 :]) for r in table.rows)
-  return Step(
-      phrase(
+  return _cased(
+      table,
+      "upper",
+      lambda column: phrase(
           setting,
           f"write every {column} in capitals",
           f"make {column} uniform: upper case throughout",
           f"{column} is written in many ways; put it all in upper case",
       ),
-      f'for r in rows:\n  r["{column}"] = r["{column}"].upper()',
-      Table((*table.columns[:at], big, *table.columns[at + 1 :]), rows),
   )
 
 
