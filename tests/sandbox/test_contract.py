@@ -421,14 +421,15 @@ def test_many_at_once_leave_nothing_behind(backend):
   assert not [name for name in set(os.listdir("/tmp")) - before if "sandbox" in name]
 
 
-def test_a_lifetime_ends(run):
+def test_a_lifetime_ends(run, backend):
   async def body(sandbox):
     with contextlib.suppress(SandboxLost):
       await sandbox.exec("sleep 30", 20)
     with pytest.raises(SandboxLost):
       await sandbox.exec("echo", 5)
 
-  run(body, bounds=Bounds(lifetime_seconds=1.5, grace_seconds=5))
+  life, grace = (0.5, 2) if backend == "bubblewrap" else (1.5, 5)
+  run(body, bounds=Bounds(lifetime_seconds=life, grace_seconds=grace))
 
 
 def test_a_stopped_sandbox_kills_and_answers(run, backend):
