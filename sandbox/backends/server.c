@@ -90,7 +90,7 @@ struct command {
   struct command *next;
   uint32_t request, number, poller; /* the exec or poll that waits; 0 if none */
   pid_t pid;
-  int out, in, pty, done, code, timed_out, out_of_memory, eof;
+  int out, in, pty, hung, done, code, timed_out, out_of_memory, eof;
   double started, deadline, poll_end;
   pid_t *before; /* what ran when it started */
   size_t befores, head, total, pending;
@@ -256,7 +256,7 @@ static double prepare(void) {
     if (running(c) && c->request && !c->timed_out && c->deadline < due)
       due = c->deadline;
     if (c->poller && c->poll_end < due) due = c->poll_end;
-    if (c->out >= 0) want(c->out, POLLIN, OUTPUT, 0, c);
+    if (c->out >= 0 && !c->hung) want(c->out, POLLIN, OUTPUT, 0, c);
     if (c->in >= 0 && c->pending > 0) want(c->in, POLLOUT, INPUT, 0, c);
   }
   for (int i = 0; i < CLIENTS; i++) {

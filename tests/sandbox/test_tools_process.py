@@ -162,6 +162,12 @@ def test_a_terminal_and_its_keys():
   assert "a^[[A^[OP^[x\n" in shown and "\nb\n" in shown and "^[[200~p\n" in shown
 
 
+def test_a_terminal_outlives_whoever_has_it_open():
+  closes = "echo a; exec 0<&- 1>&- 2>&-; sleep 0.3; echo b >/dev/tty; exit 5"
+  said = results(("exec", {"command": closes, "pty": True}))
+  assert said[0].replace("\r", "") == "a\nb\n\n(Command exited with code 5)"
+
+
 def test_without_process_a_terminal_is_waited_for():
   async def whole():
     async with open_sandbox() as sandbox:

@@ -43,8 +43,11 @@ static void drain(struct command *c) {
   for (int round = 0; c->out >= 0 && round < 16; round++) {
     ssize_t size = read(c->out, copy, sizeof copy);
     if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (size > 0) { keep(c, copy, size); continue; }
-    close(c->out); /* its end; of a terminal that is EIO */
+    if (size > 0) { keep(c, copy, size), c->hung = 0; continue; }
+    /* A terminal that nobody has open reads as EIO. Closing ours would kill a leader
+       that has closed its streams and not exited, as cat does, by SIGHUP. */
+    if (c->pty && !c->done) { c->hung = 1; return; }
+    close(c->out);
     if (c->pty) c->in = -1;
     c->out = -1;
   }
@@ -76,8 +79,8 @@ static void reap(void) {
   while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
     struct command *c = root_of(pid);
     if (c == NULL) continue;
-    drain(c);
     c->done = 1;
+    drain(c);
     c->code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   }
   children = pid == 0;
