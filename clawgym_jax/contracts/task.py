@@ -6,7 +6,7 @@ A task is a directory that a person can read:
   workspace/     what the agent sees, copied into its sandbox
   services/      optional: what the mock services hold at the start
   checks/        check.py and its data, never visible to the agent
-  rubric.json    optional criteria for a judge
+  rubric.json    optional: criteria for a judge
   solution/      calls.json: the tool calls that solve it, never visible
 
 `load_task` checks all of it, so a `Task` in hand is whole. The solution's
@@ -20,13 +20,16 @@ import hashlib
 import json
 import shutil
 import typing
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import RecordError, require
+from clawgym_jax.contracts.files import inside
 from clawgym_jax.contracts.git import check_git
+from clawgym_jax.contracts.rubric import Criterion, read_rubric, rubric_record
 from clawgym_jax.contracts.services import check_services
 
 SPLITS = ("train", "heldout")
@@ -93,6 +96,10 @@ class Task:
     """What the reference solution says to the user when it is done."""
     return self._solved()["final_message"]
 
+  def rubric(self) -> tuple[Criterion, ...]:
+    """Criteria for a judge; none where code says all."""
+    return read_rubric(_rooted(self) / "rubric.json")
+
   def _solved(self) -> dict[str, Any]:
     path = _rooted(self) / "solution" / "calls.json"
     try:
@@ -123,7 +130,7 @@ def save_task(
     checks: dict[str, bytes],
     calls: list[SolutionCall],
     final_message: str,
-    rubric: list[dict[str, Any]] | None = None,
+    rubric: Sequence[Criterion] = (),
     services: dict[str, bytes] | None = None,
 ) -> Task:
   """Writes a task directory, whole or not at all; replaces one that is there.
@@ -151,12 +158,12 @@ def _write_task(
     folders: dict[str, dict[str, bytes]],
     calls: list[SolutionCall],
     final_message: str,
-    rubric: list[dict[str, Any]] | None,
+    rubric: Sequence[Criterion],
 ) -> None:
   for folder, files in folders.items():
     (partial / folder).mkdir(parents=True)
     for name, data in files.items():
-      require(_inside(name), f"{folder}/{name} leaves the task directory")
+      require(inside(name), f"{folder}/{name} leaves the task directory")
       path = partial / folder / name
       path.parent.mkdir(parents=True, exist_ok=True)
       path.write_bytes(data)
@@ -167,8 +174,8 @@ def _write_task(
           "final_message": final_message,
       },
   )
-  if rubric is not None:
-    _write_json(partial / "rubric.json", rubric)
+  if rubric:
+    _write_json(partial / "rubric.json", rubric_record(rubric))
   record = dataclasses.asdict(task)
   record.pop("root")
   record["provenance"] = {
@@ -221,6 +228,7 @@ def load_task(directory: Path) -> Task:
     )
   check_services(task.services, task.requires)
   check_git(task.workspace)
+  task.rubric()
   return task
 
 
@@ -286,8 +294,3 @@ def _fits(value: Any, kind: Any) -> bool:
 def _rooted(task: Task) -> Path:
   require(task.root is not None, f"task {task.id} was not loaded from a directory")
   return task.root
-
-
-def _inside(name: str) -> bool:
-  path = Path(name)
-  return bool(name) and not path.is_absolute() and ".." not in path.parts
