@@ -1,8 +1,9 @@
 """Chooses the trajectories worth learning from; `python -m sandbox.curate`.
 
-What is left out is counted by its cause, and no trajectory is counted twice. A
-conversation that was rewritten under way gives its last branch; the other
-branches are counted too.
+Their reward is what the code checks gave, whatever a rubric asks besides. What is
+left out is counted by its cause, and no trajectory is counted twice. A conversation
+that was rewritten under way gives its last branch; the other branches are counted
+too.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def curate(
         "messages": messages,
         "tools": tools,
         "task_id": trajectory.task_id,
-        "reward": trajectory.outcome.score,
+        "reward": trajectory.outcome.code,
     })
   return kept, dict(dropped)
 
@@ -59,7 +60,7 @@ def _fault(trajectory: Trajectory, min_reward: float) -> str | None:
   """Why a trajectory can't be learnt from, or None."""
   if trajectory.outcome.status == "unscored":
     return "unscored"
-  if trajectory.outcome.score < min_reward:
+  if trajectory.outcome.code < min_reward:
     return "below_min_reward"
   if trajectory.outcome.status == "truncated":
     return "truncated"
