@@ -29,7 +29,7 @@ from data_gen.draft import REGISTRY
 from sandbox.backends.base import gather
 from sandbox.harnesses import ADVERSARIES, asked_of
 
-VERSION = 2
+VERSION = 3
 MOST_ALIKE = 0.95  # of two requests; more is a duplicate
 _THOROUGH = 3  # tasks of a family whose solutions run on another day too
 _SAVE_SECONDS = 5.0
@@ -143,6 +143,7 @@ def _verdict(task: Task, digest: str, found: Findings) -> dict[str, Any]:
       "mutants": found.mutants,
       "survivors": found.survivors,
       "reseeded": found.reseeded,
+      "criteria": len(task.rubric()),
   }
 
 
