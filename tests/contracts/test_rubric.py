@@ -12,7 +12,7 @@ from clawgym_jax.contracts.rubric import (
     rubric_record,
     weighted,
 )
-from clawgym_jax.contracts.task import Task, load_task, save_task
+from clawgym_jax.contracts.task import Reference, Task, load_task, save_task
 from clawgym_jax.contracts.trajectory import (
     RUBRIC_UNJUDGED,
     awaiting_rubric,
@@ -31,7 +31,7 @@ def saved(directory, rubric):
       Task("t", "Write out/a.md.", "f", "train", "c", ("o",)),
       workspace={"a.txt": b"1\n"},
       checks={"check.py": b"def grade(w, f, t):\n  return {'a': 0.0}\n"},
-      turns=[],
+      turns=[Reference([], "Done.")],
       rubric=rubric,
   )
 

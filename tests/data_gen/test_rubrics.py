@@ -39,7 +39,7 @@ def test_a_quarter_is_hybrid_whatever_the_other_shares():
     assert sum(chosen) == 1800
     for start in range(0, 7000, 50):  # over any 200 in a row
       assert 48 <= sum(chosen[start : start + 200]) <= 52
-    for every in (4, 9, 25):  # skills, scenarios, and whatever else takes turns
+    for every in (4, 9):  # whether skills or a scenario have their turn
       for place in range(every):
         share = sum(chosen[place::every]) / len(chosen[place::every])
         assert 0.18 < share < 0.32
