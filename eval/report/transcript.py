@@ -8,6 +8,7 @@ Long texts are cut with a note of how much is missing; token data is optional.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from clawgym_jax.contracts import json_text
@@ -34,7 +35,7 @@ class Shared:
 def turns(trajectory: Trajectory, shared: Shared) -> list[dict[str, Any]]:
   """The turns as JSON: role, text, calls, and for sampled ones their figures."""
   if not trajectory.steps:  # a harness without a model keeps its own transcript
-    return [_turn(m) for m in trajectory.metadata.get("transcript", ())]
+    return _told(trajectory.metadata.get("transcript", ()))
   result: list[dict[str, Any]] = []
   before: Step | None = None
   for step in trajectory.steps:
@@ -64,6 +65,15 @@ def turns(trajectory: Trajectory, shared: Shared) -> list[dict[str, Any]]:
       turn["response_tokens"] = len(step.response_ids)
     result.append(turn)
     before = step
+  return result
+
+
+def _told(messages: Sequence[Message]) -> list[dict[str, Any]]:
+  """Turns of a transcript; a system message opens a conversation there."""
+  result = [_turn(message) for message in messages]
+  for turn in result[1:]:
+    if turn["role"] == "system":
+      turn["note"] = "New conversation"
   return result
 
 

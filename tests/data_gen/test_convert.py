@@ -18,6 +18,7 @@ import pytest
 
 from clawgym_jax.contracts.errors import RecordError, UserError
 from clawgym_jax.contracts.task import (
+    Reference,
     SolutionCall,
     Task,
     content_hash,
@@ -87,8 +88,7 @@ def make(folder, number, split, **fields):
       ),
       workspace={"in/numbers – März.txt": b"3\r\n4\n", "in/run.sh": b"#!/bin/sh\n"},
       checks={"check.py": GRADER.encode(), "expected.json": b'{"tidy": true}'},
-      calls=CALLS,
-      final_message="It is 7.",
+      turns=[Reference(CALLS, "It is 7.")],
       rubric=[{"name": "tone", "file": "out/sum.txt", "levels": [0, 1]}]
       if number == 2
       else None,

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from clawgym_jax.contracts.errors import UserError
-from clawgym_jax.contracts.task import SolutionCall, Task, save_task
+from clawgym_jax.contracts.task import Reference, SolutionCall, Task, UserTurn, save_task
 from sandbox.gateway import messages
 from sandbox.gateway.errors import CallError
 from sandbox.teacher import Teacher, app, translate
@@ -46,8 +46,7 @@ def _task(root, name, instruction="Sort the notes.", final_message="It's done.")
       ),
       workspace={"notes.txt": b"old 'one'\ntwo\n"},
       checks={"check.py": b""},
-      calls=CALLS,
-      final_message=final_message,
+      turns=[Reference(CALLS, final_message)],
   )
 
 
