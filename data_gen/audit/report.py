@@ -85,7 +85,7 @@ def printed(found: dict[str, Any]) -> str:
     )
   lines.append(f"{found['over_other_records']} solutions also run over other records")
   for name, what in (("turns", "user turns"), ("hazards", "hazard")):
-    counts = ", ".join(f"{value}: {n}" for value, n in found[name].items())
+    counts = ", ".join(f"{n} with {value}" for value, n in found[name].items())
     if counts:
       lines.append(f"admitted by {what}: {counts}")
   if near:

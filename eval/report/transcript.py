@@ -13,8 +13,14 @@ from typing import Any
 
 from clawgym_jax.contracts import json_text
 from clawgym_jax.chat.tokenizer import Tokenizer
-from clawgym_jax.contracts.trajectory import Message, Step, Trajectory
+from clawgym_jax.contracts.trajectory import (
+    NEW_CONVERSATION,
+    Message,
+    Step,
+    Trajectory,
+)
 
+_NEW = "New conversation"
 MAX_CHARACTERS = 20_000  # of one text
 
 
@@ -73,7 +79,7 @@ def _told(messages: Sequence[Message]) -> list[dict[str, Any]]:
   result = [_turn(message) for message in messages]
   for turn in result[1:]:
     if turn["role"] == "system":
-      turn["note"] = "New conversation"
+      turn["note"] = _NEW
   return result
 
 
@@ -195,8 +201,10 @@ def cut(text: str) -> str:
 def _note(step: Step, before: Step | None) -> str:
   if before is None or step.parent_id == before.step_id:
     return ""
+  if step.parent_id is None and step.fork_cause == NEW_CONVERSATION:
+    return _NEW
   if step.parent_id is None:
-    return f"New conversation: {step.fork_cause or 'no cause recorded'}"
+    return f"{_NEW}: {step.fork_cause or 'no cause recorded'}"
   return f"Continues from call {step.parent_id}" + (
       f": {step.fork_cause}" if step.fork_cause else ""
   )

@@ -112,7 +112,7 @@ def make_turns_task(directory: Path, **fields: Any) -> Task:
 
 HAZARD_CHECK = """
 import pathlib
-def grade(workspace, final_message, transcript, services):
+def grade(workspace, final_message, transcript, services=()):
   root = pathlib.Path(workspace)
   path = root / "out.txt"
   right = path.is_file() and path.read_text() == "70\\n"
