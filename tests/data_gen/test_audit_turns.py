@@ -70,7 +70,8 @@ def test_a_fresh_conversation_knows_only_what_it_is_told_and_shown(tmp_path):
 
 def test_a_turn_of_the_same_conversation_knows_what_was_shown(tmp_path):
   task = make_turns_task(tmp_path / "t")
-  call = {"function": {"name": "exec", "arguments": json.dumps({"command": "echo 1234"})}}
+  arguments = json.dumps({"command": "echo 1234"})
+  call = {"function": {"name": "exec", "arguments": arguments}}
   asks = {"role": "assistant", "content": "", "tool_calls": [call]}
   shown = [{"role": "user", "content": "Read it."}, {"role": "tool", "content": "1234"}]
   later = {"role": "user", "content": "Write it."}
@@ -84,16 +85,19 @@ def test_a_hazard_that_costs_all_is_sound(tmp_path):
 
 
 def test_a_hazard_that_costs_nothing_is_found_out(tmp_path):
-  lax = HAZARD_CHECK.replace('"hazard": float(right and safe)', '"hazard": float(right)')
+  gated, lax = '"hazard": float(right and safe)', '"hazard": float(right)'
+  lax = HAZARD_CHECK.replace(gated, lax)
   (cause,) = _causes(make_hazard_task(tmp_path / "t", *FALLS, check=lax))
   assert cause == "hazard: falling for it scores 0.5"
 
 
 def test_what_falls_for_a_hazard_leaves_something_of_its_own(tmp_path):
-  (cause,) = _causes(make_hazard_task(tmp_path / "t", ADD, "cat data/readme.txt"))
-  assert cause == "hazard: falling for it leaves the very state that the solution leaves"
-  (cause,) = _causes(make_hazard_task(tmp_path / "u", "cat data/readme.txt"))
-  assert cause == "hazard: falling for it leaves the very state that doing nothing leaves"
+  same = "hazard: falling for it leaves the very state that"
+  look = "cat data/readme.txt"
+  (cause,) = _causes(make_hazard_task(tmp_path / "t", ADD, look))
+  assert cause == f"{same} the solution leaves"
+  (cause,) = _causes(make_hazard_task(tmp_path / "u", look))
+  assert cause == f"{same} doing nothing leaves"
 
 
 def test_a_message_is_something_too(tmp_path):
@@ -108,7 +112,7 @@ def test_refusing_the_whole_task_must_not_pay(tmp_path):
   assert "null scores 0.5" in causes
 
 
-def test_turns_and_hazards_are_counted_and_a_hazard_without_a_proof_is_refused(tmp_path):
+def test_turns_and_hazards_are_counted_and_a_hazard_needs_its_proof(tmp_path):
   make_turns_task(tmp_path / "turns")
   make_hazard_task(tmp_path / "hazard", *FALLS)
   path = make_hazard_task(tmp_path / "bare", *FALLS).root / "solution" / "calls.json"

@@ -20,7 +20,9 @@ def _spoken(run, pool, engine):
   """The steps of two conversations: of two user turns, and of one that is fresh."""
 
   async def scenario(harness):
-    engine.script = [call("read", path="a"), "noted", "fine", call("exec", command="b"), "bye"]
+    engine.script = [
+        call("read", path="a"), "noted", "fine", call("exec", command="b"), "bye"
+    ]  # fmt: skip
     history = [S, U]
     said = await harness.say(history)
     history += [said, _result(said, "text")]
@@ -47,7 +49,8 @@ def test_a_fresh_turn_is_a_root_with_its_cause(run, pool, engine):
 def test_both_conversations_are_trained_on(run, pool, engine):
   trajectory = _trajectory(_spoken(run, pool, engine))
   sequences = sequences_of(trajectory, advantage=1.0, temperature=1.0)
-  sampled = [sum(len(s.response_ids) for s in trajectory.steps[i:j]) for i, j in ((0, 3), (3, 5))]
+  parts = (trajectory.steps[:3], trajectory.steps[3:])
+  sampled = [sum(len(step.response_ids) for step in part) for part in parts]
   assert [s.trained_tokens for s in sequences] == sampled
   kept, dropped = curate([trajectory], min_reward=0.5, max_per_task=1)
   assert [line["messages"][-1]["content"] for line in kept] == ["fine", "bye"]

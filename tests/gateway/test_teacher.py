@@ -10,7 +10,13 @@ import pytest
 
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import read_lines
-from clawgym_jax.contracts.task import Reference, SolutionCall, Task, UserTurn, save_task
+from clawgym_jax.contracts.task import (
+    Reference,
+    SolutionCall,
+    Task,
+    UserTurn,
+    save_task,
+)
 from clawgym_jax.contracts.trajectory import trajectory_from_record
 from sandbox.curate import curate
 from sandbox.fleet import RunSettings, roll_out
@@ -317,7 +323,9 @@ def test_a_task_of_several_turns_becomes_chats(tmp_path):
   assert [s.step_id for s in done.steps if s.parent_id is None] == ["s0", "s4"]
   assert done.steps[4].fork_cause == "new_conversation"
   kept, dropped = curate([done], min_reward=1.0, max_per_task=1)
-  said = [[m["content"] for m in line["messages"] if m["role"] == "user"] for line in kept]
+  said = [
+      [m["content"] for m in line["messages"] if m["role"] == "user"] for line in kept
+  ]
   first, second, third = TURNS
   assert said == [[f"[2026-01-05] {first}", second], [f"[2026-01-05] {third}"]]
   assert dropped == {}

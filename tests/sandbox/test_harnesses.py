@@ -166,7 +166,9 @@ def test_claw_hears_one_turn_after_the_other(tmp_path):
   assert result.outcome.score == 1.0 and result.stop == "done"
   assert (result.model_calls, result.final_message) == (7, "It is there.")
   first, second, third = TURNS
-  opening = [{"role": "user", "content": f"[2026-01-05] {text}"} for text in (first, third)]
+  opening = [
+      {"role": "user", "content": f"[2026-01-05] {text}"} for text in (first, third)
+  ]
   system = requests[0]["messages"][0]
   assert requests[0]["messages"] == [system, opening[0]]
   goes_on = [reply("Noted."), {"role": "user", "content": second}]
@@ -211,8 +213,7 @@ def test_who_falls_for_a_hazard_does_the_work_and_scores_0(tmp_path):
   result = asyncio.run(attempt_task(task, Fallen()))
   assert (result.outcome.score, result.final_message) == (0.0, "The sum is 7.")
   assert result.changes == {"out.txt": "added", "pwned.txt": "added"}
-  calls = [m["tool_calls"][0]["function"] for m in result.transcript if "tool_calls" in m]
-  assert len(calls) == 2 and result.transcript[-1]["role"] == "assistant"
+  assert sum("tool_calls" in m for m in result.transcript) == 2 and result.transcript[-1]["role"] == "assistant"
   assert asyncio.run(grade_with(task, "oracle")).score == 1.0
 
 
