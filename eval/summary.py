@@ -20,6 +20,7 @@ from clawgym_jax.contracts.task import Task
 from clawgym_jax.contracts.trajectory import Trajectory
 from eval import stats
 
+_SHOWN = 160  # characters of what a user says
 NOT_ATTEMPTED = "not attempted"
 _SOLVED = 1.0 - 1e-9  # a weighted mean of ones may miss 1 by rounding
 
@@ -71,7 +72,7 @@ def summarise(
         "family": task.family,
         "category": task.category,
         "difficulty": task.difficulty,
-        "instruction": task.instruction[:160],
+        "instruction": _said(task),
         "scores": [o.score for o in judged if o.score is not None],
         "code": [o.code for o in judged],
         "truncated": _causes(outcomes, "truncated"),
@@ -161,6 +162,12 @@ def _pass_at_k(
       result[str(k)] = {"value": sum(values) / len(values), "tasks": len(values)}
     k *= 2
   return result
+
+
+def _said(task: Task) -> str:
+  """The beginning of each thing that the user says, on one line."""
+  room = _SHOWN // len(task.user_turns)
+  return " / ".join(turn.text[:room] for turn in task.user_turns)
 
 
 def _causes(outcomes: list[Trajectory | None], status: str) -> dict[str, int]:

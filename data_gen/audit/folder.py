@@ -122,7 +122,7 @@ def _loaded(directory: Path) -> tuple[Task, str]:
   """The task and the hash that its verdict is kept by."""
   try:
     task = load_task(directory)
-    task.solution()  # only to see that it can be read
+    task.reference()  # only to see that it can be read
     raw = json_text.parse((directory / "task.json").read_text())
     return task, f"{VERSION}:{content_hash(directory, raw)}"
   except (RecordError, *_BROKEN_FILES, *_BROKEN_RECORD) as error:
@@ -137,6 +137,8 @@ def _verdict(task: Task, digest: str, found: Findings) -> dict[str, Any]:
       "verdict": "rejected" if found.causes else "admitted",
       "hash": digest,
       "family": task.family,
+      "turns": len(task.user_turns),
+      "hazard": task.hazard,
       "causes": found.causes,
       "attacks": {name: score for name, score in found.attacks.items() if score},
       "idle": [name for name in attacked if name not in found.attacks],
@@ -228,7 +230,10 @@ def _verdicts(folder: Path) -> dict[str, dict[str, Any]]:
   if not path.exists():
     return {}
   try:
-    return json_text.parse(path.read_text())["tasks"]
+    found = json_text.parse(path.read_text())
+    judged, current = found["tasks"], found["version"] == VERSION
+    # What an earlier version admitted is judged anew, what it rejected is gone.
+    return {n: v for n, v in judged.items() if current or v["verdict"] == "rejected"}
   except (ValueError, KeyError, TypeError):
     raise UserError(f"{path} is damaged: remove it to judge all again") from None
 

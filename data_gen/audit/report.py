@@ -16,6 +16,7 @@ _HIGH = 0.3
 def figures(verdicts: Verdicts) -> dict[str, Any]:
   """The parts of audit.json that sum up its tasks, rejected ones among them."""
   tried = [v for v in verdicts.values() if "mutants" in v]
+  admitted = [v for v in tried if v["verdict"] == "admitted"]
   mutants = sum(v["mutants"] for v in tried)
   survived = Counter(s.rpartition(": ")[2] for v in tried for s in v["survivors"])
   rejected = [v["causes"] for v in verdicts.values() if v["verdict"] == "rejected"]
@@ -31,7 +32,9 @@ def figures(verdicts: Verdicts) -> dict[str, Any]:
           "survivors": dict(survived.most_common(20)),
       },
       "over_other_records": sum(v["reseeded"] for v in tried),
-      "rubrics": _rubrics(tried),
+      "rubrics": _rubrics(admitted),
+      "turns": _counted(v["turns"] for v in admitted),
+      "hazards": _counted(v["hazard"] for v in admitted),
       "similarity": _spread(verdicts, "nearest"),
       "meaning": _spread(verdicts, "meant"),
   }
@@ -47,14 +50,13 @@ def _spread(verdicts: Verdicts, kind: str) -> dict[str, float]:
   }
 
 
-def _rubrics(tried: list[dict[str, Any]]) -> dict[str, float]:
-  """How many of the admitted tasks are judged by a rubric, too."""
-  admitted = [v for v in tried if v["verdict"] == "admitted"]
-  tasks = sum(v.get("criteria", 0) > 0 for v in admitted)
+def _rubrics(admitted: list[dict[str, Any]]) -> dict[str, float]:
+  """How many tasks are judged by a rubric, too."""
+  tasks = sum(v["criteria"] > 0 for v in admitted)
   return {
       "tasks": tasks,
       "share": round(tasks / len(admitted), 4) if admitted else 0.0,
-      "criteria": sum(v.get("criteria", 0) for v in admitted),
+      "criteria": sum(v["criteria"] for v in admitted),
   }
 
 
@@ -101,6 +103,10 @@ def printed(found: dict[str, Any]) -> str:
   lines.append(f"{found['over_other_records']} solutions also run over other records")
   rubrics = found["rubrics"]
   lines.append(f"{rubrics['tasks']} tasks ({rubrics['share']:.1%}) have a rubric, too")
+  for name, what in (("turns", "user turns"), ("hazards", "hazard")):
+    counts = ", ".join(f"{n} with {value}" for value, n in found[name].items())
+    if counts:
+      lines.append(f"admitted by {what}: {counts}")
   for kind, what in (("similarity", "its words"), ("meaning", "its meaning")):
     if near := found[kind]:
       lines.append(
@@ -109,6 +115,10 @@ def printed(found: dict[str, Any]) -> str:
       )
   lines += [f"rejected, {kind}: {count}" for kind, count in found["causes"].items()]
   return "\n".join(lines)
+
+
+def _counted(values: Iterable[str | int]) -> dict[str, int]:
+  return {str(value): n for value, n in sorted(Counter(values).items())}
 
 
 def kind_of(cause: str) -> str:

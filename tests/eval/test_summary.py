@@ -8,6 +8,7 @@ from clawgym_jax.contracts import trajectory as contract
 from clawgym_jax.contracts.errors import RecordError
 from eval import summary
 from tests.eval import invented
+from tests.sandbox.small_task import TURNS, make_turns_task
 
 LOST = contract.unscored("gateway: upstream did not answer")
 
@@ -107,3 +108,9 @@ def test_what_waits_for_a_judge_has_no_score_and_is_counted(suite, attempt):
   assert whole["families"][b.family]["rubrics_to_judge"] >= 1
   alone = summary.summarise("x", "claw", [a], 1, [attempt(a, contract.scored(0.5))])
   assert alone["rubrics_to_judge"] == 0 and alone["code"]["mean"] == alone["mean"]
+
+
+def test_all_that_the_user_says_is_shown(tmp_path):
+  task = make_turns_task(tmp_path / "t")
+  result = summary.summarise("x", "oracle", [task], 1, [])
+  assert result["tasks"]["t"]["instruction"] == " / ".join(text[:53] for text in TURNS)
