@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from absl import flags
 from clawgym_jax import cli
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.runs import only_writer
-from data_gen.audit import audit
+from data_gen.audit import audit, embedding
 from data_gen.audit.folder import attack_table
+from data_gen.audit.meaning import Vectors
 from data_gen.audit.report import printed, printed_table
 from data_gen.compose.make import rebuild
 from sandbox.backends import check_backend
@@ -28,6 +30,10 @@ _CONCURRENCY = flags.DEFINE_integer(
 _ALLOW = flags.DEFINE_bool(
     "allow_rejected", False, "Exit with status 0 although this run rejected tasks."
 )
+_EMBED = flags.DEFINE_bool(
+    "embed", None,
+    "Compare requests by meaning, too; default is where the model is installed.",
+)  # fmt: skip
 _ATTACKS = flags.DEFINE_bool(
     "attacks_only", False,
     "Judge nothing: only print what doing nothing and the adversaries score.",
@@ -47,7 +53,7 @@ def main() -> dict[str, Any]:
     for name, cause in found["failed"].items():
       print(f"  {name}: {cause}")
     return found
-  with only_writer(folder, "audit"):
+  with only_writer(folder, "audit"), _vectors() as vectors:
     summary = asyncio.run(
         audit(
             folder,
@@ -55,6 +61,7 @@ def main() -> dict[str, Any]:
             backend(),
             rebuild=rebuild,
             against=against,
+            vectors=vectors,
         )
     )
   print(
@@ -73,6 +80,15 @@ def main() -> dict[str, Any]:
         f" {folder / 'rejected'}; with --allow_rejected that is no error"
     )
   return summary
+
+
+def _vectors() -> contextlib.AbstractContextManager[Vectors | None]:
+  """What embeds requests, if anything is to."""
+  if _EMBED.value or (_EMBED.value is None and embedding.installed()):
+    return embedding.processes()
+  if _EMBED.value is None:
+    print(f"requests are compared by their words alone: {embedding.HOW}")
+  return contextlib.nullcontext()
 
 
 def _folder(flag: str, value: str) -> Path:
