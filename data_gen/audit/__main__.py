@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from clawgym_jax.contracts.runs import only_writer
 from data_gen.audit import audit, embedding
 from data_gen.audit.folder import attack_table
 from data_gen.audit.meaning import Vectors
+from data_gen.audit.remembered import FILE, remembered
 from data_gen.audit.report import printed, printed_table
 from data_gen.compose.make import rebuild
 from sandbox.backends import check_backend
@@ -53,7 +55,7 @@ def main() -> dict[str, Any]:
     for name, cause in found["failed"].items():
       print(f"  {name}: {cause}")
     return found
-  with only_writer(folder, "audit"), _vectors() as vectors:
+  with only_writer(folder, "audit"), _vectors(folder) as vectors:
     summary = asyncio.run(
         audit(
             folder,
@@ -82,13 +84,17 @@ def main() -> dict[str, Any]:
   return summary
 
 
-def _vectors() -> contextlib.AbstractContextManager[Vectors | None]:
-  """What embeds requests, if anything is to."""
+@contextlib.contextmanager
+def _vectors(folder: Path) -> Iterator[Vectors | None]:
+  """What embeds the requests of `folder`, if anything is to."""
   if _EMBED.value or (_EMBED.value is None and embedding.installed()):
-    return embedding.processes()
+    with embedding.processes() as vectors:
+      with remembered(folder / FILE, vectors) as kept:
+        yield kept
+    return
   if _EMBED.value is None:
     print(f"requests are compared by their words alone: {embedding.HOW}")
-  return contextlib.nullcontext()
+  yield None
 
 
 def _folder(flag: str, value: str) -> Path:

@@ -10,6 +10,7 @@ import pytest
 from clawgym_jax.contracts.errors import UserError
 from data_gen.audit import embedding, folder
 from data_gen.audit.meaning import MOST, nearest_by_meaning
+from data_gen.audit.remembered import remembered
 from data_gen.compose import compose
 from data_gen.compose.families import families
 from data_gen.compose.personas import persona
@@ -129,3 +130,26 @@ def test_processes_give_the_same(embedder):
   np.testing.assert_allclose(again[:4], embedder.vectors(SAME), atol=1e-5)
   assert again.shape == (20, embedding.SIZE)
   assert dict(os.environ) == before
+
+
+def test_what_was_embedded_once_is_not_again(tmp_path):
+  path, asked = tmp_path / "kept.npy", []
+
+  def vectors(texts):
+    asked.extend(texts)
+    return np.eye(len(texts), embedding.SIZE, dtype=np.float32)
+
+  with remembered(path, vectors) as kept:
+    first = kept(["a", "b", "a"])
+    assert kept([]).shape == (0, embedding.SIZE)
+  np.testing.assert_array_equal(first, np.eye(3, embedding.SIZE)[[0, 1, 0]])
+  with pytest.raises(KeyboardInterrupt), remembered(path, vectors) as kept:
+    np.testing.assert_array_equal(kept(["b", "c"])[0], first[1])
+    raise KeyboardInterrupt
+  with remembered(path, vectors) as kept:
+    kept(["c", "a"])
+  assert asked == ["a", "b", "c"]
+  path.write_bytes(path.read_bytes()[:100])
+  with remembered(path, vectors) as kept:
+    kept(["a"])
+  assert asked == ["a", "b", "c", "a"]
