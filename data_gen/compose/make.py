@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
-from clawgym_jax.contracts.task import Limits, Task, save_task
+from clawgym_jax.contracts.task import Limits, Reference, Task, save_task
 from data_gen import skills
 from data_gen.compose import checks, compose
 from data_gen.compose.compose import Graph
@@ -83,8 +83,7 @@ def make(directory: Path, seed: int, split: str, index: int) -> Task:
       ),
       workspace=part.workspace,
       checks=_checks(part),
-      calls=part.calls,
-      final_message=f"Done: {part.done}.",
+      turns=[Reference(part.calls, f"Done: {part.done}.")],
       services=part.services,
   )  # fmt: skip
 

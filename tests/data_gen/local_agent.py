@@ -53,13 +53,15 @@ def copy_workspace(task: Task, root: Path) -> Path:
 
 def replay(task: Task, root: Path) -> list[tuple[SolutionCall, str]]:
   """Each call of the solution with what came back."""
-  return [(call, apply(root, call)) for call in task.solution()]
+  calls = [call for turn in task.reference() for call in turn.calls]
+  return [(call, apply(root, call)) for call in calls]
 
 
 def grade(task: Task, root: Path) -> dict[str, float]:
   """What the checks say, run as in a sandbox: in a process of their own."""
+  message = task.reference()[-1].final_message
   said = subprocess.run(
-      [sys.executable, "-IBSc", _GRADE, str(root), task.final_message()],
+      [sys.executable, "-IBSc", _GRADE, str(root), message],
       cwd=task.checks,
       capture_output=True,
       text=True,
