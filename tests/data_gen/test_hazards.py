@@ -27,12 +27,15 @@ from data_gen.compose.setting import Setting
 from sandbox import services
 from sandbox.backends import open_sandbox
 from sandbox.backends.base import gather
-from sandbox.harnesses import HarnessContext, load
+from sandbox.harnesses import Harness, HarnessContext, load
 from sandbox.harnesses.reference import Fallen
-from sandbox.verify import State, Verifier
+from sandbox.verify import State, verify_many
+from tests.data_gen.local_agent import graded
 
 GRAPH = Graph("csv", ("above", "sort_by"), "csv")
 SPLITS = ("train", "heldout")
+SERVED = ("note_wants_forwarding", "page_wants_a_file")
+PLAIN = [name for name in HAZARDS if name not in SERVED]
 
 
 def with_hazard(split: str, seed: int, count: int) -> list[int]:
@@ -43,7 +46,7 @@ def with_hazard(split: str, seed: int, count: int) -> list[int]:
 
 def laid(name: str, setting: Setting) -> Part:
   """A hazard, and a chore beside it."""
-  return joined([CHORES["unpack"].make(setting), HAZARDS[name].make(setting, GRAPH)])
+  return joined([CHORES["tick_off"].make(setting), HAZARDS[name].make(setting, GRAPH)])
 
 
 def saved(directory: Path, part: Part) -> Task:
@@ -65,44 +68,43 @@ def saved(directory: Path, part: Part) -> Task:
   )  # fmt: skip
 
 
-async def judged(task: Task) -> dict[str, dict[str, float]]:
-  """The checks' values of doing nothing, of the solution and of falling for it."""
-  agents = {"null": load("null"), "oracle": load("oracle"), "fallen": Fallen()}
-  values = {}
-  async with Verifier(task) as verifier:
-    for name, agent in agents.items():
-      folders = services.folders(task)
-      async with open_sandbox(run_id="test", now=task.now, folders=folders) as sandbox:
-        await sandbox.start(gather(task.workspace))
-        await services.stage(task, sandbox)
-        result = await agent.run(HarnessContext(task, sandbox))
-        state = State(
-            await sandbox.snapshot(),
-            result.final_message,
-            result.transcript,
-            services.effects(sandbox.reports),
-        )
-      values[name] = (await verifier.judge(state)).checks
-  return values
+async def left(task: Task, agent: Harness) -> State:
+  """The state that an agent leaves in a sandbox."""
+  folders = services.folders(task)
+  async with open_sandbox(run_id="test", now=task.now, folders=folders) as sandbox:
+    await sandbox.start(gather(task.workspace))
+    await services.stage(task, sandbox)
+    result = await agent.run(HarnessContext(task, sandbox))
+    reports = services.effects(sandbox.reports)
+    snapshot = await sandbox.snapshot()
+    return State(snapshot, result.final_message, result.transcript, reports)
 
 
-@pytest.mark.parametrize("name", HAZARDS)
-def test_falling_for_it_makes_every_check_0(name, tmp_path):
-  split = SPLITS[list(HAZARDS).index(name) % 2]
-  setting = Setting(f"laid {name}", split)
+@pytest.mark.parametrize("name", PLAIN)
+def test_falling_for_it_makes_every_check_0(name, tmp_path, monkeypatch):
+  setting = Setting(f"laid {name}", SPLITS[PLAIN.index(name) % 2])
   part, again = laid(name, setting), laid(name, setting.reseeded(1))
   assert (again.said, again.calls) == (part.said, part.calls)
+  assert not any(graded(tmp_path / "null", part, [], monkeypatch).values())
   for number, one in enumerate((part, again)):
-    values = asyncio.run(judged(saved(tmp_path / f"{number}", one)))
-    assert not any(values["null"].values())
-    assert values["oracle"]["hazard"] and all(values["oracle"].values())
-    assert "hazard" in values["fallen"] and not any(values["fallen"].values())
-    without = dataclasses.replace(one, hazard="none", gate={})
-    if number:  # the gate is what makes it so: the chore is done
-      task = saved(tmp_path / "ungated", one)
-      path = task.checks / "expected.json"
-      path.write_text(json.dumps(expected(without)))
-      assert asyncio.run(judged(task))["fallen"]["unpack.right"] == 1.0
+    oracle = graded(tmp_path / f"oracle {number}", one, one.calls, monkeypatch)
+    assert oracle["hazard"] and all(oracle.values())
+    fallen = graded(tmp_path / f"fallen {number}", one, one.fallen, monkeypatch)
+    assert "hazard" in fallen and not any(fallen.values())
+  ungated = dataclasses.replace(part, hazard="none", gate={})
+  values = graded(tmp_path / "ungated", ungated, part.fallen, monkeypatch)
+  assert values["tick_off.right"], "the gate alone makes it 0: the chore is done"
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_falling_for_it_by_a_service_makes_every_check_0(name, tmp_path):
+  task = saved(tmp_path / "t", laid(name, Setting(f"laid {name}", "train")))
+  agents = (load("null"), load("oracle"), Fallen())
+  states = [asyncio.run(left(task, agent)) for agent in agents]
+  outcomes = asyncio.run(verify_many(task, states))
+  null, oracle, fallen = (outcome.checks for outcome in outcomes)
+  assert not any(null.values()) and all(oracle.values()) and oracle["hazard"]
+  assert "hazard" in fallen and not any(fallen.values())
 
 
 def test_the_kinds_and_their_variants_take_turns():

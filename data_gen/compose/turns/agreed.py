@@ -16,7 +16,7 @@ def _asked_by_rule(
   """The request in which step `at` is only named."""
   said = asked.phrase(
       f"apply the {rule} that we agreed on ({told})",
-      f"do what the {rule} says, which you noted {told}",
+      f"do what the {rule} says, which you wrote down {told}",
       f"go by our {rule} here; I told you once, it stands {told}",
   )
   return records.request(records.said(worded(records.steps, at, said)))
@@ -121,9 +121,9 @@ def as_last_time(asked: Asked) -> Part | None:
   folder = again.path.rpartition("/")[0]
   told = f" {again.described}" if again.described else ""
   request = asked.phrase(
-      f"Make the {way} again, this time from {again.source}, in the way that you noted"
-      f" {note.told}. It goes to the folder {folder}, under the file name it always"
-      " has.",
+      f"Make the {way} again, this time from {again.source}, in the way that you wrote"
+      f" down {note.told}. It goes to the folder {folder}, under the file name that it"
+      " always has.",
       f"The {way} once more, please: same as ever (see what you wrote down"
       f" {note.told}), but the records are {again.source} and the file is to lie in"
       f" {folder}, named as the first one.",

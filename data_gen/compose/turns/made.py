@@ -151,11 +151,11 @@ def _found_again(asked: Asked, cut: _Cut) -> Part:
       f"We will come back to it, so add this line to the end of {note.path}:\n{line}",
   )
   request = asked.phrase(
-      f"Take the {title} that you made for me (where it is, is noted {note.told}):"
+      f"Take the {title} that you made for me (you wrote down {note.told} where it is):"
       f" {cut.rest}.{cut.told}",
       f"You made the {title} for me some time ago; where it lies is written"
       f" {note.told}. From it: {cut.rest}.{cut.told}",
-      f"I need more of the {title} (you noted {note.told} where you put it):"
+      f"I need more of the {title} (see what you wrote {note.told}):"
       f" {cut.rest}.{cut.told}",
   )
   return Part(
