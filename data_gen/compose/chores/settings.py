@@ -118,7 +118,7 @@ def env_value(setting: Setting) -> Part | None:
 
 
 @chore("configuration")
-def json_value(setting: Setting) -> Part | None:
+def json_value(setting: Setting) -> Part:
   name, key = setting.word("service"), f"{setting.word('stem')}_limit"
   group = setting.rng.choice(("limits", "queue", "store", "access"))
   path, new = f"config/{name}.json", setting.number(910, 1900)
@@ -147,7 +147,7 @@ def json_value(setting: Setting) -> Part | None:
 
 
 @chore("configuration")
-def feature_off(setting: Setting) -> Part | None:
+def feature_off(setting: Setting) -> Part:
   """One of a list of features is switched off, by its name."""
   path = f"config/{setting.word('service')}_features.json"
   names = kin(setting, "item", 5)
@@ -185,7 +185,7 @@ def feature_off(setting: Setting) -> Part | None:
 
 
 @chore("configuration")
-def merged_settings(setting: Setting) -> Part | None:
+def merged_settings(setting: Setting) -> Part:
   """Defaults and what overrides them, as one file."""
   name = setting.word("service")
   names = kin(setting, "stem", 6, "_")
