@@ -64,9 +64,9 @@ def replay(task: Task, root: Path) -> list[tuple[SolutionCall, str]]:
 
 def grade(task: Task, root: Path) -> dict[str, float]:
   """What the checks say, run as in a sandbox: in a process of their own."""
-  final = task.reference()[-1].final_message
+  message = task.reference()[-1].final_message
   said = subprocess.run(
-      [sys.executable, "-IBSc", _GRADE, str(root), final],
+      [sys.executable, "-IBSc", _GRADE, str(root), message],
       cwd=task.checks,
       capture_output=True,
       text=True,
