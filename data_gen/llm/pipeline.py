@@ -16,7 +16,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -59,42 +59,42 @@ class Verdict:
   content_hash: str = ""
 
 
-class Pipeline:
-  """Carries ideas out; `busy` says how many are in which stage."""
+@dataclass(frozen=True)
+class Line:
+  """What all ideas of a run share; `busy` says how many are in which stage."""
 
-  def __init__(
-      self, out: Path, settings: Settings, model: Model, solver: Solver, cache: Cache
-  ) -> None:
-    self.busy: Counter[str] = Counter()
-    self._out, self._settings = out, settings
-    self._model, self._solver, self._cache = model, solver, cache
+  out: Path
+  settings: Settings
+  model: Model
+  solver: Solver
+  cache: Cache
+  busy: Counter[str] = field(default_factory=Counter)
 
-  async def carry_out(self, seed: Seed, tally: Tally) -> Verdict:
-    """Puts the task of `seed` below `out`, or says why not."""
-    way = _Way(self, seed, tally)
-    try:
-      return await way.go()
-    except Unusable as error:
-      return Verdict("rejected", way.stage, (str(error),), way.rounds)
-    except Lost as error:
-      return Verdict("lost", way.stage, (str(error),), way.rounds)
-    finally:
-      way.end()
+
+async def carry_out(line: Line, seed: Seed, tally: Tally) -> Verdict:
+  """Puts the task of `seed` below `line.out`, or says why not."""
+  way = _Way(line, seed, tally)
+  try:
+    return await way.go()
+  except Unusable as error:
+    return Verdict("rejected", way.stage, (str(error),), way.rounds)
+  except Lost as error:
+    return Verdict("lost", way.stage, (str(error),), way.rounds)
+  finally:
+    way.end()
 
 
 class _Way:
   """The way of one idea, as far as it has come."""
 
-  def __init__(self, line: Pipeline, seed: Seed, tally: Tally) -> None:
+  def __init__(self, line: Line, seed: Seed, tally: Tally) -> None:
     self.stage = STAGES[0]
     self.rounds = 0
     self._seed, self._tally = seed, tally
-    self._settings, self._model = line._settings, line._model
-    self._solver, self._cache = line._solver, line._cache
-    self._busy = line.busy
-    self._busy[self.stage] += 1
-    self._place = line._out / seed.name
-    self._work = line._out / ".llm" / "work" / seed.name
+    self._line, self._settings = line, line.settings
+    self._place = line.out / seed.name
+    self._work = line.out / ".llm" / "work" / seed.name
+    line.busy[self.stage] += 1
     self._again, self._note = 0, ""
 
   async def go(self) -> Verdict:
@@ -111,7 +111,7 @@ class _Way:
       proposal = await self._mended(proposal, causes)
 
   def end(self) -> None:
-    self._busy[self.stage] -= 1
+    self._line.busy[self.stage] -= 1
     shutil.rmtree(self._work, ignore_errors=True)
 
   # The stages
@@ -147,7 +147,7 @@ class _Way:
       return proposal, causes
     self._tally.leave("checks")
     self._enter("solve")
-    attempt = await self._solver.attempt(
+    attempt = await self._line.solver.attempt(
         task, self._tally, note=self._note, again=self._again
     )
     proposal = replace(proposal, attempt=attempt)
@@ -251,10 +251,10 @@ class _Way:
         "version": audit.VERSION,
         "task": task.provenance["content_hash"],
     }
-    causes = self._cache.get(asked)
+    causes = self._line.cache.get(asked)
     if causes is None:
       causes = [_plain(cause) for cause in (await judge(task))[:_MOST_CAUSES]]
-      self._cache.put(asked, causes)
+      self._line.cache.put(asked, causes)
     return causes
 
   # Asking
@@ -262,11 +262,11 @@ class _Way:
   async def _written(
       self, stage: str, asked: list[dict[str, Any]], parse: Callable[[str], T]
   ) -> T:
-    return await self._model.written(stage, asked, parse, self._tally)
+    return await self._line.model.written(stage, asked, parse, self._tally)
 
   def _enter(self, stage: str) -> None:
-    self._busy[self.stage] -= 1
-    self._busy[stage] += 1
+    self._line.busy[self.stage] -= 1
+    self._line.busy[stage] += 1
     self.stage = stage
     self._tally.enter(stage)
 

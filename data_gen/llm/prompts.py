@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import string
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -78,11 +77,11 @@ def idea(seed: Seed) -> list[dict[str, Any]]:
   )
 
 
-def shown(files: Files, names: Iterable[str] | None = None) -> str:
+def shown(files: Files) -> str:
   """Files as text, each cut where it is long, and the rest only named where all
   together are."""
   parts, room = [], _MOST_SHOWN
-  for name in sorted(names if names is not None else files):
+  for name in sorted(files):
     text = files[name].decode(errors="replace")
     kept = text[: min(_MOST_OF_ONE, max(0, room))]
     room -= len(kept)

@@ -33,7 +33,7 @@ from data_gen.llm import GENERATOR, prompts
 from data_gen.llm.cache import Cache
 from data_gen.llm.endpoint import Endpoint
 from data_gen.llm.model import Model
-from data_gen.llm.pipeline import Pipeline, Verdict
+from data_gen.llm.pipeline import Line, Verdict, carry_out
 from data_gen.llm.seeds import Seed, seed_of
 from data_gen.llm.settings import Settings
 from data_gen.llm.solver import Solver
@@ -86,7 +86,7 @@ class _Run:
     async with Endpoint(settings) as endpoint:
       model = Model(settings, endpoint, cache, self._paid)
       async with Solver(model, cache, settings.backend) as solver:
-        line = Pipeline(self._out, settings, model, solver, cache)
+        line = Line(self._out, settings, model, solver, cache)
         try:
           await self._work(line, missing, len(seeds))
           self._reject_alike()
@@ -94,14 +94,14 @@ class _Run:
           self._save()
     return self._summary(seeds, len(missing))
 
-  async def _work(self, line: Pipeline, missing: list[Seed], planned: int) -> None:
+  async def _work(self, line: Line, missing: list[Seed], planned: int) -> None:
     bar = cli.progress(planned, "ideas", done=planned - len(missing), unit="idea")
     waiting = iter(missing)
 
     async def work() -> None:
       for seed in waiting:
         tally = Tally()
-        found = await line.carry_out(seed, tally)
+        found = await carry_out(line, seed, tally)
         if found.verdict == "rejected":
           shutil.rmtree(self._out / seed.name, ignore_errors=True)  # of before
         self._records[seed.name] = {

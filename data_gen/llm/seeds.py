@@ -23,8 +23,7 @@ _HYBRID = 4  # one idea in so many has a rubric
 _FORMATS = (
     "CSV", "TSV", "JSON", "JSON Lines", "YAML", "TOML", "INI", "XML", "HTML",
     "Markdown", "plain text", "a log", "an .eml mail", "an .ics calendar",
-    "a .vcf contact file",
-    "a Python script", "a shell script",
+    "a .vcf contact file", "a Python script", "a shell script",
 )  # fmt: skip
 
 
