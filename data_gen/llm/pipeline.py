@@ -108,7 +108,10 @@ class _Way:
       if self.rounds == ROUNDS:
         return Verdict("rejected", self.stage, tuple(causes), self.rounds)
       self.rounds += 1
-      proposal = await self._mended(proposal, causes)
+      try:
+        proposal = await self._mended(proposal, causes)
+      except Unusable as error:
+        return Verdict("rejected", self.stage, (*causes, str(error)), self.rounds)
 
   def end(self) -> None:
     self._line.busy[self.stage] -= 1
