@@ -357,7 +357,8 @@ def _check_text(path: Path, raw: Any) -> None:
   try:
     json.dumps(raw, ensure_ascii=False).encode()
   except UnicodeEncodeError:
-    raise RecordError(f"{path} holds half of a surrogate pair, which is no text") from None
+    cause = f"{path} holds half of a surrogate pair, which is no text"
+    raise RecordError(cause) from None
 
 
 def _check_kinds(record: type, raw: dict[str, Any], where: str) -> None:

@@ -45,7 +45,8 @@ def copy_workspace(task: Task, root: Path) -> Path:
 
 def replay(task: Task, root: Path) -> list[tuple[SolutionCall, str]]:
   """Each call of the solution with what came back."""
-  return [(call, apply(root, call)) for call in task.solution()]
+  calls = [call for turn in task.reference() for call in turn.calls]
+  return [(call, apply(root, call)) for call in calls]
 
 
 def grade(task: Task, root: Path) -> dict[str, float]:
@@ -53,4 +54,4 @@ def grade(task: Task, root: Path) -> dict[str, float]:
   spec = importlib.util.spec_from_file_location("check", path)
   module = importlib.util.module_from_spec(spec)
   spec.loader.exec_module(module)
-  return module.grade(str(root), task.final_message(), [])
+  return module.grade(str(root), task.reference()[-1].final_message, [])
