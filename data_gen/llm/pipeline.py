@@ -33,6 +33,7 @@ from data_gen.llm.settings import Settings
 from data_gen.llm.solver import Solver
 from data_gen.llm.tally import STAGES, Tally
 from sandbox.backends.base import gather, pack
+from sandbox.harnesses.base import answering
 from sandbox.verify import verify
 
 T = TypeVar("T")
@@ -227,16 +228,15 @@ class _Way:
 
   async def _null(self, task: Task) -> list[str]:
     """Whether doing nothing scores 0, before anything is spent on a solution."""
-    said = [{"role": "user", "content": task.instruction}]
     outcome = await verify(
-        task, pack(gather(task.workspace)), "", said,
+        task, pack(gather(task.workspace)), "", answering(task, ""),
         backend=self._settings.backend, run_id="llm",
     )  # fmt: skip
-    if outcome.score is None and (outcome.cause or "").startswith("verifier_lost"):
+    if outcome.code is None and (outcome.cause or "").startswith("verifier_lost"):
       raise Lost("sandbox", outcome.cause)
-    if outcome.score is None:
+    if outcome.code is None:
       return [f"null: {outcome.cause}"]
-    return [f"null scores {outcome.score:g}"] if outcome.score > 0 else []
+    return [f"null scores {outcome.code:g}"] if outcome.code > 0 else []
 
   async def _audited(self, task: Task) -> list[str]:
     try:
