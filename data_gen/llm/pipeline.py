@@ -3,8 +3,8 @@
   idea → task → checks → solve → rubric → audit
 
 What is found unsound goes back with its diagnostics and is mended, at most
-`ROUNDS` times: numbers that the solver invented to the solver, all else to a
-repair of the task and its checks. Each step is kept by the content of what it was
+`ROUNDS` times: numbers that the solver invented to the solver, criteria to their
+writer, all else to a repair of the task and its checks. Each step is kept by the content of what it was
 given, the audit's verdict too, so a way that was interrupted is gone again at no
 cost, and ends the same.
 """
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 ROUNDS = 3
 _MOST_CAUSES = 12  # that are handed back or kept
-_INVENTED = "provenance: "
+_INVENTED, _CRITERIA = "provenance: ", "rubric: "  # causes that a note mends
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class _Way:
     self._place = line.out / seed.name
     self._work = line.out / ".llm" / "work" / seed.name
     line.busy[self.stage] += 1
-    self._again, self._note = 0, ""
+    self._again, self._note, self._criteria_note = 0, "", ""
 
   async def go(self) -> Verdict:
     proposal = await self._begun()
@@ -182,6 +182,7 @@ class _Way:
         instruction=proposal.written.instruction,
         delivered=", ".join(sorted(delivered)),
         check=proposal.check,
+        refused=self._criteria_note,
     )
 
     def parse(text: str) -> Proposal:
@@ -196,9 +197,14 @@ class _Way:
 
   async def _mended(self, proposal: Proposal, causes: list[str]) -> Proposal:
     """The proposal after one more round."""
-    if all(cause.startswith(_INVENTED) for cause in causes):
+    invented = [cause for cause in causes if cause.startswith(_INVENTED)]
+    criteria = [cause for cause in causes if cause.startswith(_CRITERIA)]
+    if invented:
       self._again += 1
-      self._note = "An earlier attempt failed: " + "; ".join(causes)
+      self._note = f"An earlier attempt failed: {'; '.join(invented)}"
+    if criteria:
+      self._criteria_note = f"\nEarlier criteria were refused: {'; '.join(criteria)}"
+    if len(invented) + len(criteria) == len(causes):
       return proposal
     self._enter("repair")
     work = proposal.attempt.work if proposal.attempt else {}

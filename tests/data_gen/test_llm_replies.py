@@ -90,7 +90,7 @@ def test_a_program_is_one_block_that_compiles_and_grades():
       ("```python\ndef judge(): pass\n```", "no function grade"),
       ("```python\ndef grade(workspace): pass\n```", "must take"),
       (f"```python\nasync def grade({arguments}): pass\n```", "no function grade"),
-      ("```python\n" + "(" * 100_000 + "\n```", "compiled"),
+      ("```python\n" + "(" * 90_000 + "\n```", "compiled"),
       ("```python\n" + "#" * 100_001 + "\n```", "100000 bytes"),
   ):
     with pytest.raises(BadReply, match=says):
