@@ -1,8 +1,9 @@
 """Asks an OpenAI-compatible API, boundedly, and names the cause when it gives up.
 
 What may pass (no connection, a cut one, no answer in time, 408, 409, 429, 5xx, an
-answer that is no chat completion) is tried a few times, after the wait that the
-server asks for or one that doubles; anything else is not. `Lost` says that
+answer that is no chat completion) is tried a few times, a full server more often,
+after a wait that doubles or the longer one that the server asks for; anything else
+is not. `Lost` says that
 nothing can be decided now. A wrong key or address is the person's to mend:
 `UserError`. Once several calls in a row were given up the endpoint counts as
 down, and every further call is lost at once. The key is in no text that leaves here.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from clawgym_jax.contracts.errors import UserError
 from data_gen.llm.settings import Settings
 
 _TRIES = 5
+_BUSY, _BUSY_TRIES = ("http_429", "http_503"), 10
 _REPLY_SECONDS = 600.0
 _CONNECT_SECONDS = 10.0
 _FIRST_WAIT = 0.5
@@ -94,14 +97,19 @@ class Endpoint:
   async def ask(self, body: dict[str, Any], failed: Callable[[str], None]) -> Answer:
     """The reply to `body`; each try that gave none is told to `failed` by its cause."""
     text = json_text.dump(body).encode()
-    for number in range(_TRIES):
+    tries = 0
+    while True:
       if self._given_up >= _DOWN:
         raise Lost("endpoint_down", f"{_DOWN} calls in a row were given up")
       try:
         answer = await self._once(text)
       except _Passing as error:
         failed(error.cause)
-        last = error
+        tries += 1
+        if tries >= (_BUSY_TRIES if error.cause in _BUSY else _TRIES):
+          self._given_up += 1
+          raise Lost(error.cause, f"{error} (tried {tries} times)") from None
+        wait = max(error.wait, self._first_wait * 2 ** (tries - 1))
       except Lost as error:
         failed(error.cause)
         self._given_up += 1
@@ -109,11 +117,7 @@ class Endpoint:
       else:
         self._given_up = 0
         return answer
-      if number + 1 < _TRIES:
-        wait = self._first_wait * 2**number if last.wait is None else last.wait
-        await asyncio.sleep(min(_LONGEST_WAIT, max(0.0, wait)))
-    self._given_up += 1
-    raise Lost(last.cause, f"{last} (tried {_TRIES} times)")
+      await asyncio.sleep(min(_LONGEST_WAIT, wait))
 
   async def _once(self, body: bytes) -> Answer:
     try:
@@ -156,26 +160,27 @@ class Endpoint:
 
 
 class _Passing(Exception):
-  """A try without a reply, which another may give; `wait` in seconds if asked for."""
+  """A try without a reply, which another may give after `wait` seconds at least."""
 
-  def __init__(self, cause: str, text: str, wait: float | None = None) -> None:
+  def __init__(self, cause: str, text: str, wait: float = 0.0) -> None:
     super().__init__(text)
     self.cause = cause
     self.wait = wait
 
 
-def _asked_wait(header: str | None) -> float | None:
-  """The seconds of a Retry-After header, which may name a date."""
+def _asked_wait(header: str | None) -> float:
+  """The seconds of a Retry-After header, which may name a date; 0 without a sound
+  one."""
   if not header:
-    return None
+    return 0.0
   try:
     seconds = float(header)
   except ValueError:
     try:
       seconds = email.utils.parsedate_to_datetime(header).timestamp() - time.time()
     except ValueError:
-      return None
-  return seconds if seconds == seconds else None  # nan
+      return 0.0
+  return seconds if math.isfinite(seconds) else 0.0
 
 
 def _answer(text: str) -> Answer:

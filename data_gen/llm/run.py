@@ -124,6 +124,7 @@ class _Run:
       for task in (*workers, telling):
         task.cancel()
       await asyncio.gather(*workers, telling, return_exceptions=True)
+      bar.set_postfix_str(self._progress(line.busy))
       bar.close()
 
   def _progress(self, busy: Counter[str]) -> str:

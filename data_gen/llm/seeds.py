@@ -20,6 +20,9 @@ from data_gen.taxonomy import OPERATIONS, SCENARIOS
 _OPERATIONS = 3
 _RESERVED = 8  # one family in so many is held out
 _HYBRID = 4  # one idea in so many has a rubric
+_NOT_TEXT = frozenset(  # operations on files that no model writes as text
+    ("archive reading", "database query", "document reading", "version control")
+)
 _FORMATS = (
     "CSV", "TSV", "JSON", "JSON Lines", "YAML", "TOML", "INI", "XML", "HTML",
     "Markdown", "plain text", "a log", "an .eml mail", "an .ics calendar",
@@ -66,7 +69,10 @@ def seed_of(number: int, split: str, index: int) -> Seed:
     subcategory = rng.choice(sorted(SCENARIOS[scenario].members))
     groups = rng.sample(sorted(OPERATIONS), _OPERATIONS)
     operations = tuple(
-        sorted(rng.choice(sorted(OPERATIONS[group].members)) for group in groups)
+        sorted(
+            rng.choice(sorted(OPERATIONS[group].members.keys() - _NOT_TEXT))
+            for group in groups
+        )
     )
     family = "llm-" + "-".join((subcategory, *operations)).replace(" ", "_")
     held = zlib.crc32(family.encode()) % _RESERVED == 0
@@ -87,5 +93,5 @@ def seed_of(number: int, split: str, index: int) -> Seed:
       now=f"{setting.today.isoformat()}T09:00:00Z",
       formats=tuple(rng.sample(_FORMATS, 4)),
       inputs=rng.randint(4, 9),
-      hybrid=index % _HYBRID == _HYBRID - 1,
+      hybrid=index % _HYBRID == 0,
   )
