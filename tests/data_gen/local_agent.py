@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
+import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from clawgym_jax.contracts.task import SolutionCall, Task
+
+_GRADE = """
+import json, sys
+sys.path.insert(0, ".")
+import check
+print(json.dumps(check.grade(sys.argv[1], sys.argv[2], [])))
+"""
 
 
 def apply(root: Path, call: SolutionCall) -> str:
@@ -50,8 +58,14 @@ def replay(task: Task, root: Path) -> list[tuple[SolutionCall, str]]:
 
 
 def grade(task: Task, root: Path) -> dict[str, float]:
-  path = task.checks / "check.py"
-  spec = importlib.util.spec_from_file_location("check", path)
-  module = importlib.util.module_from_spec(spec)
-  spec.loader.exec_module(module)
-  return module.grade(str(root), task.reference()[-1].final_message, [])
+  """What the checks say, run as in a sandbox: in a process of their own."""
+  final = task.reference()[-1].final_message
+  said = subprocess.run(
+      [sys.executable, "-IBSc", _GRADE, str(root), final],
+      cwd=task.checks,
+      capture_output=True,
+      text=True,
+      timeout=60,
+      check=True,
+  )
+  return json.loads(said.stdout)
