@@ -17,7 +17,7 @@ from pathlib import Path
 
 from clawgym_jax.contracts.task import Limits, Reference, Task, save_task
 from data_gen import skills
-from data_gen.compose import checks, compose
+from data_gen.compose import checks, compose, rubrics
 from data_gen.compose.compose import Graph
 from data_gen.compose.families import Family, families
 from data_gen.compose.part import Part, expected
@@ -28,7 +28,7 @@ from data_gen.compose.voices import speak
 from data_gen.taxonomy import SCENARIOS
 from sandbox.backends.base import Files
 
-GENERATOR = "procedural-composed-1"
+GENERATOR = "procedural-composed-2"
 _OF_SCENARIO = 400  # settings that are tried for the scenario whose turn it is
 _AT_ALL = 800
 _RESEEDS = 20
@@ -84,6 +84,9 @@ def make(directory: Path, seed: int, split: str, index: int) -> Task:
       workspace=part.workspace,
       checks=_checks(part),
       turns=[Reference(part.calls, f"Done: {part.done}.")],
+      rubric=rubrics.rubric(setting, asker, part, grounding)
+      if rubrics.hybrid(seed, split, index)
+      else (),
       services=part.services,
   )  # fmt: skip
 
