@@ -10,12 +10,12 @@ import dataclasses
 import errno
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from clawgym_jax.contracts.errors import RecordError
+from clawgym_jax.contracts.rubric import Criterion
 from clawgym_jax.contracts.task import Limits, Reference, SolutionCall, Task, save_task
 from data_gen.llm import GENERATOR, prompts
 from data_gen.llm.replies import BadReply, Written
@@ -63,7 +63,7 @@ class Proposal:
   written: Written
   check: str = ""
   attempt: Attempt | None = None
-  rubric: Sequence[dict[str, Any]] = ()
+  rubric: tuple[Criterion, ...] = ()
 
   def save(self, directory: Path, settings: Settings) -> Task:
     """Writes the task; `BadReply` where the contract refuses what was written."""
@@ -105,7 +105,7 @@ class Proposal:
           },
           turns=[Reference(list(made.calls), made.final_message)],
           services=written.services,
-          rubric=list(self.rubric) or None,
+          rubric=self.rubric,
       )
       saved.reference()  # which a call can make unreadable
       return saved

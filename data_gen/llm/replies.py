@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from clawgym_jax.contracts import json_text
+from clawgym_jax.contracts.errors import RecordError
+from clawgym_jax.contracts.rubric import Criterion, rubric_from_record
 from clawgym_jax.contracts.services import SERVICES
 from sandbox.backends.base import Files
 
@@ -21,8 +23,6 @@ MOST_BYTES = 1 << 20  # of one file
 _MOST_PATH = 200
 _MOST_PROGRAM = 100_000  # bytes
 _INSTRUCTION = (40, 6_000)  # characters
-_MOST_CRITERIA = 8
-_LEVELS = ("0", "0.25", "0.5", "0.75", "1")
 _FENCE = re.compile(r"^```([\w+-]*)[ \t]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 _GRADE = ("workspace", "final_message", "transcript", "services")
 
@@ -117,38 +117,19 @@ def program(text: str) -> str:
   return _checked(blocks[0])
 
 
-def rubric(text: str, delivered: set[str]) -> list[dict[str, Any]]:
+def rubric(text: str, delivered: set[str]) -> tuple[Criterion, ...]:
   """The criteria, each of a file in `delivered` or, where its path is "", of what the
   agent said."""
-  criteria = _object(text).get("criteria")
-  if not isinstance(criteria, list) or not 1 <= len(criteria) <= _MOST_CRITERIA:
-    raise _form(f"criteria must be a list of 1 to {_MOST_CRITERIA}")
-  found = []
-  for number, raw in enumerate(criteria):
-    where = f"criteria[{number}]"
-    if not isinstance(raw, dict):
-      raise _form(f"{where} must be an object")
-    file = raw.get("file_path")
-    if file != "" and file not in delivered:
-      raise _form(
-          f"{where}.file_path must be \"\" or one of {', '.join(sorted(delivered))}"
-      )
-    scores = raw.get("scores")
-    if not isinstance(scores, dict) or set(scores) != set(_LEVELS):
-      raise _form(f"{where}.scores needs just the keys {', '.join(_LEVELS)}")
-    weight = raw.get("weight", 1)
-    if type(weight) not in (int, float) or not 0 < weight <= 10:
-      raise _form(f"{where}.weight must be a number above 0, 10 at most")
-    found.append({
-        "name": _text(raw, "name", 1, 80, where),
-        "file_path": file,
-        "criterion": _text(raw, "criterion", 10, 1_000, where),
-        "scores": {level: _text(scores, level, 1, 500, where) for level in _LEVELS},
-        "weight": weight,
-    })  # fmt: skip
-  if len({one["name"] for one in found}) < len(found):
-    raise _form("two criteria have one name")
-  return found
+  raw = _object(text).get("criteria")
+  try:
+    criteria = rubric_from_record(raw, "criteria")
+  except RecordError as error:
+    raise _form(str(error)) from None
+  for criterion in criteria:
+    if criterion.file_path and criterion.file_path not in delivered:
+      paths = ", ".join(sorted(delivered))
+      raise _form(f"{criterion.name}: file_path must be \"\" or one of {paths}")
+  return criteria
 
 
 def repair(text: str) -> Repair:
@@ -231,13 +212,10 @@ def _parsed(text: str) -> dict[str, Any]:
   return raw
 
 
-def _text(
-    raw: dict[str, Any], key: str, least: int, most: int, where: str = ""
-) -> str:
+def _text(raw: dict[str, Any], key: str, least: int, most: int) -> str:
   value = raw.get(key)
   if not isinstance(value, str) or not least <= len(value.strip()) <= most:
-    at = f"{where}.{key}" if where else key
-    raise _form(f"{at} must be a text of {least} to {most} characters")
+    raise _form(f"{key} must be a text of {least} to {most} characters")
   _encoded(value, key)
   return value.strip()
 

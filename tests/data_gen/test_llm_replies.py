@@ -101,13 +101,13 @@ def test_criteria_look_at_what_was_delivered():
   good = fake_llm.rubric(1234, {})
   delivered = {"out/paid1234.json"}
   found = replies.rubric(good, delivered)
-  assert [one["file_path"] for one in found] == ["", "out/paid1234.json"]
-  assert found[1]["weight"] == 1
+  assert [one.file_path for one in found] == ["", "out/paid1234.json"]
+  assert found[1].weight == 1
   with pytest.raises(BadReply, match="file_path"):
     replies.rubric(good, {"out/other.json"})
-  with pytest.raises(BadReply, match="just the keys"):
+  with pytest.raises(BadReply, match="what earns each"):
     replies.rubric(good.replace('"0.25"', '"0.3"'), delivered)
-  with pytest.raises(BadReply, match="one name"):
+  with pytest.raises(BadReply, match="two criteria"):
     replies.rubric(good.replace("readable", "plain_words"), delivered)
 
 
