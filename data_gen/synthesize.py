@@ -3,7 +3,8 @@
 Task i of (generator, seed, split) depends on nothing else, so a longer run
 begins with the tasks of a shorter one, and several processes make what one
 would. A task appears under its name only when it is whole; whole ones are
-skipped, so the same command continues after a stop.
+skipped, so the same command continues after a stop. Tasks that a model writes
+(`data_gen.llm`) are the same again as long as its replies are kept.
 """
 
 from __future__ import annotations

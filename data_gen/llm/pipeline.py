@@ -4,9 +4,9 @@
 
 What is found unsound goes back with its diagnostics and is mended, at most
 `ROUNDS` times: numbers that the solver invented to the solver, criteria to their
-writer, all else to a repair of the task and its checks. Each step is kept by the content of what it was
-given, the audit's verdict too, so a way that was interrupted is gone again at no
-cost, and ends the same.
+writer, all else to a repair of the task and its checks. Each step is kept by the
+content of what it was given, the audit's verdict too, so a way that was interrupted
+is gone again at no cost, and ends the same.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ import random
 import re
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -31,9 +32,11 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from clawgym_jax.web import serve
-from data_gen.llm import prompts
+from data_gen.llm import prompts, run
+from data_gen.llm.settings import Settings
 
 CUT = object()
+KEY = "canary-key-5511"
 _STAGES = ("idea", "task", "checks", "rubric", "repair")
 _OPENINGS = {prompts.opening(stage): stage for stage in _STAGES}
 
@@ -95,6 +98,16 @@ def case_of(body: dict[str, Any]) -> int:
   said = json.dumps(body["messages"])
   found = re.search(r"case(\d{4})", said)
   return int(found.group(1)) if found else 1000 + zlib.crc32(said.encode()) % 9000
+
+
+def settings(url: str, **given: Any) -> Settings:
+  return Settings(**{"endpoint": url, "model": "fake-1", "concurrency": 1} | given)
+
+
+def carried_out(fake: Fake, out: Path, count: int = 1, **given: Any) -> dict[str, Any]:
+  """The summary of a run of so many ideas, one after the other."""
+  with serving(fake) as url:
+    return run.synthesize(out, count, 0, "train", settings(url, **given))
 
 
 async def _cut():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import json
 import os
 import shutil
@@ -20,21 +19,14 @@ from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.task import list_tasks, load_task
 from data_gen import audit
 from data_gen.llm import pipeline, run
-from data_gen.llm.endpoint import Endpoint, Lost
 from data_gen.llm.seeds import seed_of
-from data_gen.llm.settings import Settings, checked_endpoint
 from tests.data_gen import fake_llm
-from tests.data_gen.fake_llm import CUT, Fake, serving
+from tests.data_gen.fake_llm import KEY, Fake, carried_out, serving, settings
 
-KEY = "canary-key-5511"
 PROGRAM = (
     "```python\n"
     "def grade(workspace, final_message, transcript, services):\n{}\n```"
 )
-
-
-def _settings(url: str, **given) -> Settings:
-  return Settings(**{"endpoint": url, "model": "fake-1", "concurrency": 1} | given)
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
@@ -52,33 +44,6 @@ def _command(out: Path, url: str, count: int, *more: str) -> list[str]:
   ]  # fmt: skip
 
 
-@pytest.fixture
-def fake():
-  return Fake()
-
-
-@pytest.fixture
-def quick(monkeypatch):
-  """The endpoint's waits are short."""
-  patient = functools.partial(Endpoint, first_wait=0.01, reply_seconds=0.5)
-  monkeypatch.setattr(run, "Endpoint", patient)
-
-
-@pytest.fixture
-def sound(monkeypatch):
-  """The audit finds nothing, for tests of what comes before it."""
-
-  async def judge(task, backend, thorough):
-    return audit.Findings()
-
-  monkeypatch.setattr(audit, "judge", judge)
-
-
-def _run(fake: Fake, out: Path, count: int = 1, **given) -> dict:
-  with serving(fake) as url:
-    return run.synthesize(out, count, 0, "train", _settings(url, **given))
-
-
 # The whole way
 
 
@@ -88,13 +53,13 @@ def whole(tmp_path_factory):
   out = tmp_path_factory.mktemp("llm") / "tasks"
   fake = Fake()
   with serving(fake) as url:
-    settings = _settings(url, concurrency=2, api_key=KEY)
-    summary = run.synthesize(out, 2, 0, "train", settings)
-  return out, fake, settings, summary
+    given = settings(url, concurrency=2, api_key=KEY)
+    summary = run.synthesize(out, 2, 0, "train", given)
+  return out, fake, given, summary
 
 
 def test_good_ideas_become_audited_tasks(whole):
-  out, fake, settings, summary = whole
+  out, fake, given, summary = whole
   assert (summary["admitted"], summary["rejected"], summary["lost"]) == (2, 0, 0)
   tasks = [load_task(path) for path in list_tasks(out)]
   assert [task.id for task in tasks] == [f"train-0-{n:05d}-llm" for n in range(2)]
@@ -120,41 +85,41 @@ def test_good_ideas_become_audited_tasks(whole):
 
 
 def test_the_key_is_sent_and_kept_nowhere(whole):
-  out, fake, settings, summary = whole
+  out, fake, given, summary = whole
   assert {headers["authorization"] for _, _, headers in fake.asked} == {f"Bearer {KEY}"}
   for path in out.rglob("*"):
     assert path.is_dir() or KEY.encode() not in path.read_bytes(), path
-  assert KEY not in repr(settings) and KEY not in json.dumps(summary)
+  assert KEY not in repr(given) and KEY not in json.dumps(summary)
 
 
 def test_what_is_kept_makes_the_same_bytes_with_the_endpoint_down(whole, tmp_path):
-  out, _, settings, _ = whole
+  out, _, given, _ = whole
   again = tmp_path / "again"
   (again / ".llm").mkdir(parents=True)
   shutil.copytree(out / ".llm" / "kept", again / ".llm" / "kept")
-  summary = run.synthesize(again, 2, 0, "train", settings)
+  summary = run.synthesize(again, 2, 0, "train", given)
   assert summary["admitted"] == 2
   assert all(row["paid"] == {} for row in summary["stages"].values())
   assert _contents(again) == _contents(out)
 
 
 def test_a_decided_idea_is_not_tried_again_and_a_spoiled_task_is(whole, tmp_path):
-  out, _, settings, _ = whole
+  out, _, given, _ = whole
   copy = tmp_path / "copy"
   shutil.copytree(out, copy)
   (copy / "train-0-00001-llm" / "checks" / "check.py").unlink()
-  summary = run.synthesize(copy, 2, 0, "train", settings)
+  summary = run.synthesize(copy, 2, 0, "train", given)
   assert (summary["admitted"], summary["already_decided"]) == (2, 1)
   assert _contents(copy) == _contents(out)
 
 
 def test_another_model_or_seed_is_another_run(whole):
-  out, _, settings, _ = whole
+  out, _, given, _ = whole
   with pytest.raises(UserError, match="model .was .fake-1., is .other"):
-    other = _settings(settings.endpoint, model="other")
+    other = settings(given.endpoint, model="other")
     run.synthesize(out, 2, 0, "train", other)
   with pytest.raises(UserError, match="seed"):
-    run.synthesize(out, 2, 1, "train", settings)
+    run.synthesize(out, 2, 1, "train", given)
 
 
 def test_killed_in_the_middle_it_goes_on_and_asks_nothing_twice(fake, tmp_path):
@@ -190,107 +155,6 @@ def test_killed_in_the_middle_it_goes_on_and_asks_nothing_twice(fake, tmp_path):
   assert KEY not in done.stdout + done.stderr
 
 
-# The endpoint's failures
-
-
-def test_what_may_pass_is_tried_again_and_counted(fake, tmp_path, quick, sound):
-  fake.script["idea"] = [
-      (429, {"Retry-After": "0"}, "slow down"), (500, {}, "oops"), CUT, (200, {}, "{}"),
-  ]  # fmt: skip
-  fake.script["solve"] = [(503, {"Retry-After": "0.01"}, ""), 1.0]
-  summary = _run(fake, tmp_path)
-  assert summary["admitted"] == 1
-  assert summary["stages"]["idea"]["failed"] == {
-      "connection": 1, "http_429": 1, "http_500": 1, "malformed": 1,
-  }  # fmt: skip
-  assert summary["stages"]["solve"]["failed"] == {"http_503": 1, "timeout": 1}
-  said = json.loads((tmp_path / "llm.json").read_text())
-  assert said["stages"]["solve"]["failed"] == {"http_503": 1, "timeout": 1}
-
-
-def test_an_endpoint_that_stays_down_loses_ideas_and_decides_nothing(
-    fake, tmp_path, quick, sound
-):
-  fake.always["idea"] = (500, {}, "broken")
-  summary = _run(fake, tmp_path, 7)
-  assert (summary["lost"], summary["rejected"]) == (7, 0)
-  assert len(fake.asked) == 5 * 5  # then it counts as down
-  causes = [cause for (cause,) in summary["unsound"].values()]
-  assert sum("endpoint_down" in cause for cause in causes) == 2
-  assert list_tasks(tmp_path) == []
-  fake.always.clear()
-  assert _run(fake, tmp_path, 1)["admitted"] == 1
-
-
-def test_a_wrong_key_or_model_ends_the_run_and_shows_no_key(fake, tmp_path, quick):
-  fake.always["idea"] = (401, {}, f"Incorrect API key provided: {KEY}")
-  with pytest.raises(UserError, match="refuses the key") as error:
-    _run(fake, tmp_path / "a", 3, api_key=KEY)
-  assert KEY not in str(error.value)
-  fake.always["idea"] = (404, {}, "no such model")
-  with pytest.raises(UserError, match="correct --endpoint or"):
-    _run(fake, tmp_path / "b")
-
-
-def test_a_refused_request_is_lost_at_once_and_the_solvers_ends_its_attempt(
-    fake, tmp_path, quick, sound, monkeypatch
-):
-  fake.script["idea"] = [(400, {}, "unknown parameter")]
-  summary = _run(fake, tmp_path / "a")
-  assert summary["lost"] == 1 and len(fake.asked) == 1
-  assert summary["stages"]["idea"]["failed"] == {"http_400": 1}
-  monkeypatch.setattr(pipeline, "ROUNDS", 0)
-  fake.script["solve"] = [None, (400, {}, "maximum context length is 10")]
-  summary = _run(fake, tmp_path / "b")
-  assert summary["rejected"] == 1
-  ((cause,),) = summary["unsound"].values()
-  assert cause.startswith("solver: context_limit")
-
-
-@pytest.mark.parametrize(
-    ("header", "waits"),
-    [("1", True), ("0.01", False), ("Thu, 01 Jan 1970 00:00:00 GMT", False),
-     ("-5", False), ("nan", False), ("inf", False), ("soon", False), (None, False)],
-)  # fmt: skip
-def test_a_server_is_given_the_time_that_it_asks_for(fake, header, waits):
-  fake.script["solve"] = [(429, {"Retry-After": header} if header else {}, "")]
-
-  async def ask(url: str) -> float:
-    async with Endpoint(_settings(url), first_wait=0.01) as endpoint:
-      body = {"messages": [{"role": "user", "content": "x"}]}
-      await endpoint.ask(body, lambda cause: asked.append(time.monotonic()))
-    return time.monotonic() - asked[0]
-
-  asked: list[float] = []
-  with serving(fake) as url:
-    assert (asyncio.run(ask(url)) >= 1.0) == waits
-
-
-def test_a_full_server_is_asked_more_often_than_a_broken_one(fake):
-  async def ask(url: str) -> None:
-    async with Endpoint(_settings(url), first_wait=0.0) as endpoint:
-      await endpoint.ask({"messages": [{"role": "user", "content": "x"}]}, causes.append)
-
-  with serving(fake) as url:
-    for status, tries in ((429, 10), (502, 5)):
-      causes: list[str] = []
-      fake.always["solve"] = (status, {}, "")
-      with pytest.raises(Lost, match=f"tried {tries} times"):
-        asyncio.run(ask(url))
-      assert causes == [f"http_{status}"] * tries
-
-
-def test_nobody_there_is_lost(tmp_path):
-  async def ask() -> None:
-    async with Endpoint(_settings("http://127.0.0.1:1/v1"), first_wait=0.0) as endpoint:
-      await endpoint.ask({}, causes.append)
-
-  causes: list[str] = []
-  with pytest.raises(Lost, match="tried 5 times"):
-    asyncio.run(ask())
-  assert causes == ["connection"] * 5
-
-
 # The model's failures
 
 
@@ -298,7 +162,7 @@ def test_a_bad_reply_is_handed_back_and_a_third_ends_the_idea(fake, tmp_path, so
   cut = {"message": {"role": "assistant", "content": "{"}, "finish_reason": "length"}
   fake.script["idea"] = ["Sure, here is one.", cut]
   fake.script["task"] = [fake_llm.idea(1234, {})] * 3
-  summary = _run(fake, tmp_path)
+  summary = carried_out(fake, tmp_path)
   assert summary["rejected"] == 1 and list_tasks(tmp_path) == []
   stages = summary["stages"]
   assert stages["idea"]["discarded"] == {"no_json": 1, "truncated": 1}
@@ -317,7 +181,7 @@ def test_a_task_that_reaches_out_of_its_folder_writes_nothing_there(
   raw = json.loads(fake_llm.task(1234, {}).strip("`").removeprefix("json"))
   raw["files"][0]["path"] = "../../../../escaped.txt"
   fake.always["task"] = json.dumps(raw)
-  summary = _run(fake, tmp_path / "a" / "tasks")
+  summary = carried_out(fake, tmp_path / "a" / "tasks")
   assert summary["stages"]["task"]["discarded"] == {"path_outside": 3}
   assert not list(tmp_path.rglob("escaped.txt"))
 
@@ -328,7 +192,7 @@ def test_what_the_contract_refuses_goes_back_with_its_words(fake, tmp_path, soun
     return json.dumps({**raw, "requires": ["web"]})
 
   fake.script["task"] = [lacking]
-  summary = _run(fake, tmp_path)
+  summary = carried_out(fake, tmp_path)
   assert summary["admitted"] == 1
   assert summary["stages"]["task"]["discarded"] == {"wrong_form": 1}
   told = next(b for s, b, _ in reversed(fake.asked) if s == "task")["messages"][-1]
@@ -338,7 +202,7 @@ def test_what_the_contract_refuses_goes_back_with_its_words(fake, tmp_path, soun
 
 def test_checks_that_give_what_was_not_earned_are_mended(fake, tmp_path, sound):
   fake.script["checks"] = [PROGRAM.format("  return {'a': 1.0}")]
-  summary = _run(fake, tmp_path)
+  summary = carried_out(fake, tmp_path)
   assert summary["admitted"] == 1 and fake.count("repair") == 1
   asked = next(body for stage, body, _ in fake.asked if stage == "repair")
   assert "- null scores 1" in asked["messages"][1]["content"]
@@ -366,7 +230,7 @@ def test_hostile_checks_reach_nothing_and_are_rejected(
   secret.write_text("host")
   hostile = PROGRAM.format(body.format(secret=str(secret)))
   fake.always |= {"checks": hostile, "repair": hostile + "\n```json\n{}\n```"}
-  summary = _run(fake, tmp_path / "tasks")
+  summary = carried_out(fake, tmp_path / "tasks")
   ((cause,),) = summary["unsound"].values()
   assert cause.startswith(says) and summary["rejected"] == 1
   assert list_tasks(tmp_path / "tasks") == []
@@ -380,7 +244,7 @@ def test_invented_numbers_go_back_to_the_solver(fake, tmp_path):
     return fake_llm.call("write", path=f"out/paid{case}.json", content=content)
 
   fake.script["solve"] = [by_heart, "Done."]
-  summary = _run(fake, tmp_path)
+  summary = carried_out(fake, tmp_path)
   assert summary["admitted"] == 1, summary["unsound"]
   assert summary["stages"]["audit"]["discarded"] == {"provenance": 1}
   assert fake.count("repair") == 0
@@ -400,8 +264,8 @@ def test_unsound_tasks_are_named_with_what_the_audit_found(fake, tmp_path, monke
     )
 
   fake.always["checks"] = half
-  summary = _run(fake, tmp_path)
-  assert summary["rejected"] == 1 and summary["causes"] == {"a spoiled result still scores": 1}
+  summary = carried_out(fake, tmp_path)
+  assert summary["causes"] == {"a spoiled result still scores": 1}
   ((cause, *_),) = summary["unsound"].values()
   assert cause == "a spoiled result still scores 1" and list_tasks(tmp_path) == []
 
@@ -420,14 +284,14 @@ def test_a_solver_without_an_end_is_a_cause(
 ):
   monkeypatch.setattr(pipeline, "ROUNDS", 0)
   fake.always["solve"] = answer
-  summary = _run(fake, tmp_path)
+  summary = carried_out(fake, tmp_path)
   ((cause,),) = summary["unsound"].values()
   assert cause.startswith(f"solver: {says}") and summary["rejected"] == 1
 
 
 def test_without_a_rubric_code_judges_alone(fake, tmp_path, sound):
   fake.always["rubric"] = "None comes to mind."
-  summary = _run(fake, tmp_path)
+  summary = carried_out(fake, tmp_path)
   assert summary["admitted"] == 1
   assert summary["stages"]["rubric"]["passed"] == 0
   assert not list(tmp_path.rglob("rubric.json"))
@@ -446,7 +310,7 @@ def test_refused_criteria_go_back_to_their_writer(fake, tmp_path, monkeypatch):
   fake.script["rubric"] = [
       lambda case, body: fake_llm.rubric(case, body).replace("laid out", "made")
   ]
-  summary = _run(fake, tmp_path)
+  summary = carried_out(fake, tmp_path)
   assert summary["admitted"] == 1, summary["unsound"]
   assert (fake.count("rubric"), fake.count("repair")) == (2, 0)
   asked = [b["messages"][1]["content"] for s, b, _ in fake.asked if s == "rubric"]
@@ -459,7 +323,7 @@ def test_of_nearly_the_same_requests_the_first_stays(fake, tmp_path, sound):
 
   def go() -> dict:
     with serving(fake) as url:
-      return asyncio.run(run._Run(tmp_path, _settings(url)).fill(seeds))
+      return asyncio.run(run._Run(tmp_path, settings(url)).fill(seeds))
 
   summary = go()
   assert [path.name for path in list_tasks(tmp_path)] == ["train-0-00000-llm"]
@@ -468,12 +332,12 @@ def test_of_nearly_the_same_requests_the_first_stays(fake, tmp_path, sound):
 
 
 def test_damaged_files_of_its_own_are_had_again(fake, tmp_path, sound):
-  first = _run(fake, tmp_path)
+  first = carried_out(fake, tmp_path)
   (tmp_path / "llm.json").write_text("{")
   for path in (tmp_path / ".llm" / "kept").rglob("*.json"):
     path.write_text(path.read_text()[:-5])
   fake.asked.clear()
-  assert _run(fake, tmp_path)["admitted"] == first["admitted"] == 1
+  assert carried_out(fake, tmp_path)["admitted"] == first["admitted"] == 1
   assert len(fake.asked) == 7
 
 
@@ -490,34 +354,3 @@ def test_ideas_start_apart():
   assert len({s.family for s in train}) > 170
   assert sum(s.hybrid for s in train) == 45
   assert set(Counter(s.scenario for s in train).values()) == {20}
-
-
-@pytest.mark.parametrize(
-    ("flags", "says"),
-    [
-        (["--endpoint=http://x/v1"], "--endpoint is for --generator=llm"),
-        (["--generator=llm", "--model=m"], "needs --endpoint"),
-        (["--generator=llm", "--endpoint=http://x", "--model=m", "--workers=2"],
-         "--workers is not"),
-        (["--generator=llm", "--endpoint=http://x", "--model=m",
-          "--api_key_env=NO_ONE"], "NO_ONE, which --api_key_env names, is not"),
-    ],
-)  # fmt: skip
-def test_flags_are_refused_before_work(tmp_path, flags, says):
-  done = subprocess.run(
-      [sys.executable, "-m", "data_gen.synthesize", f"--out={tmp_path / 'o'}", *flags],
-      capture_output=True, text=True, timeout=60, check=False,
-  )  # fmt: skip
-  assert done.returncode == 1 and says in done.stderr and "Traceback" not in done.stderr
-  assert not (tmp_path / "o").exists()
-
-
-def test_an_endpoint_is_a_url_without_secrets():
-  assert checked_endpoint("http://h:8000/") == "http://h:8000/v1"
-  assert checked_endpoint("https://h/v1beta/openai/") == "https://h/v1beta/openai"
-  for url in ("h:8000", "ftp://h/v1", "http://", "http://h:port/v1"):
-    with pytest.raises(UserError, match="must be the URL"):
-      checked_endpoint(url)
-  with pytest.raises(UserError, match="--api_key_env"):
-    checked_endpoint(f"http://me:{KEY}@h/v1")
-  assert Settings("http://h:8000/v1", "m").host == "h"
