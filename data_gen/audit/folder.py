@@ -145,6 +145,7 @@ def _verdict(task: Task, digest: str, found: Findings) -> dict[str, Any]:
       "mutants": found.mutants,
       "survivors": found.survivors,
       "reseeded": found.reseeded,
+      "criteria": len(task.rubric()),
   }
 
 
@@ -229,7 +230,10 @@ def _verdicts(folder: Path) -> dict[str, dict[str, Any]]:
   if not path.exists():
     return {}
   try:
-    return json_text.parse(path.read_text())["tasks"]
+    found = json_text.parse(path.read_text())
+    judged, current = found["tasks"], found["version"] == VERSION
+    # What an earlier version admitted is judged anew, what it rejected is gone.
+    return {n: v for n, v in judged.items() if current or v["verdict"] == "rejected"}
   except (ValueError, KeyError, TypeError):
     raise UserError(f"{path} is damaged: remove it to judge all again") from None
 

@@ -74,7 +74,7 @@ class Judge:
   async def _judged(self, group: list[Case]) -> list[Outcome] | None:
     """The outcomes of a group, or None where it gave no result."""
     outcome = await self._verifier.judge(_together(group))
-    if outcome.score is None:
+    if outcome.code is None:
       return [outcome] if len(group) == 1 else None
     if outcome.cause:  # it ended the checks, and is 0 for it
       return [outcome] if len(group) == 1 else None

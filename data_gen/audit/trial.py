@@ -5,7 +5,8 @@ and scores 1, each of three times, and with another locale, time zone and date a
 the checks. The same calls, with those around them too, score 1 over other records,
 where the task can be made again so. Doing nothing, falling for the hazard and every
 adversary score 0, small wrong edits of the right result less than 1.
-What its files say is in `reading`, what a set of tasks must be in `folder`.
+What its files say is in `reading`, what its rubric may ask in `rubric`, what a set of
+tasks must be in `folder`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 
 from clawgym_jax.contracts.task import Task
 from clawgym_jax.contracts.trajectory import Outcome
-from data_gen.audit import reading
+from data_gen.audit import reading, rubric
 from data_gen.audit.bundle import ELSEWHERE, OTHER_NOW, RESEEDED
 from data_gen.audit.judging import Case, Judge
 from data_gen.audit.provenance import invented
@@ -115,7 +116,7 @@ async def attacks(task: Task, backend: str = "bubblewrap") -> dict[str, float | 
   if lost:
     raise Undecided(lost[0])
   names = ("null", *ADVERSARIES)
-  return {name: o.score for name, o in zip(names, outcomes, strict=True)}
+  return {name: o.code for name, o in zip(names, outcomes, strict=True)}
 
 
 class _Trial:
@@ -166,7 +167,9 @@ class _Trial:
         f"provenance: {word!r} of a call is neither said nor shown before"
         for word in invented(task, right.transcript)[:5]
     ]
-    found.causes += reading.faults(task, self._initial, unpack(right.snapshot))
+    work = unpack(right.snapshot)
+    found.causes += reading.faults(task, self._initial, work)
+    found.causes += rubric.faults(task, self._initial, work, first.checks)
     await self._attacks(attacks, right if solved else None)
     if fallen:
       await self._hazard(fallen, right)
@@ -264,7 +267,7 @@ class _Trial:
     return outcomes
 
   def _must_score(self, name: str, outcome: Outcome) -> None:
-    if outcome.score is None:
+    if outcome.code is None:
       cause = outcome.cause or "unscored"
       if cause.startswith("verifier_lost"):
         raise Undecided(cause)
@@ -273,14 +276,14 @@ class _Trial:
 
   def _is_right(self, name: str, outcome: Outcome) -> bool:
     wrong = [check for check, value in outcome.checks.items() if value < 1.0]
-    if outcome.score != 1.0:
-      self.found.causes.append(f"{name} scores {outcome.score:g}, fails {wrong}")
-    return outcome.score == 1.0
+    if outcome.code != 1.0:
+      self.found.causes.append(f"{name} scores {outcome.code:g}, fails {wrong}")
+    return outcome.code == 1.0
 
   def _attacked(self, name: str, outcome: Outcome) -> None:
-    self.found.attacks[name] = outcome.score
-    if outcome.score > 0.0:
-      self.found.causes.append(f"{name} scores {outcome.score:g}")
+    self.found.attacks[name] = outcome.code
+    if outcome.code > 0.0:
+      self.found.causes.append(f"{name} scores {outcome.code:g}")
 
   async def _attacks(self, left: list[Case], right: State | None) -> None:
     """Every adversary; one that leaves the very files of the solution has done
@@ -309,8 +312,8 @@ class _Trial:
         )
         return
     (outcome,) = await self._scored([Case("hazard: falling for it", fallen)])
-    if outcome.score > 0.0:
-      self.found.causes.append(f"hazard: falling for it scores {outcome.score:g}")
+    if outcome.code > 0.0:
+      self.found.causes.append(f"hazard: falling for it scores {outcome.code:g}")
 
   async def _wrong_edits(self, right: State) -> None:
     found = self.found
@@ -320,14 +323,14 @@ class _Trial:
     cases = [Case(w.what, w.state) for w in wrong]
     *outcomes, control = await self._scored([*cases, Case("unstable: oracle", right)])
     self._is_right("unstable: oracle", control)
-    if outcomes[0].score == 1.0:
+    if outcomes[0].code == 1.0:
       found.causes.append("a spoiled result still scores 1")
       return
     found.mutants = len(wrong) - 1
     found.survivors = [
         mutant.what
         for mutant, outcome in zip(wrong[1:], outcomes[1:], strict=True)
-        if outcome.score == 1.0
+        if outcome.code == 1.0
     ]
     killed = found.mutants - len(found.survivors)
     if killed < LEAST_KILLED * found.mutants:

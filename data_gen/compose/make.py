@@ -18,7 +18,7 @@ from pathlib import Path
 
 from clawgym_jax.contracts.task import Limits, Reference, Task, UserTurn, save_task
 from data_gen import skills
-from data_gen.compose import checks, compose
+from data_gen.compose import checks, compose, rubrics
 from data_gen.compose.extras import hazard_of, pattern_of
 from data_gen.compose.families import Family, families
 from data_gen.compose.part import Part, expected
@@ -93,6 +93,9 @@ def make(directory: Path, seed: int, split: str, index: int) -> Task:
           Reference(turn.calls, f"Done: {turn.done}.") for turn in (part, *part.later)
       ],
       fallen=part.fallen,
+      rubric=rubrics.rubric(setting, asker, part, skills.placed(part))
+      if rubrics.hybrid(seed, split, index)
+      else (),
       services=part.services,
   )  # fmt: skip
 
