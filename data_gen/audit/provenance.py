@@ -27,8 +27,8 @@ from data_gen.draft import REGISTRY
 
 # Where the templates of calls are; pools of words, which name things, are not.
 _TEMPLATES = (
-    "compose/compose.py", "compose/sinks.py", "compose/operations", "compose/kinds",
-    "compose/chores", "compose/turns", "compose/turns.py", "compose/hazards", "skills",
+    "compose/records.py", "compose/sinks.py", "compose/operations", "compose/kinds",
+    "compose/chores", "compose/turns", "compose/hazards", "skills",
 )  # fmt: skip
 _SHELL = frozenset(
     "mv c C d e F g i l p s u sh python3 cat ls find sort sed grep head tail mkdir cp"

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from clawgym_jax.contracts.task import SolutionCall, Task
+from data_gen.compose import checker
+from data_gen.compose.part import Part, expected
 
 _GRADE = """
 import json, sys
@@ -69,3 +74,20 @@ def grade(task: Task, root: Path) -> dict[str, float]:
       check=True,
   )
   return json.loads(said.stdout)
+
+
+def graded(
+    root: Path, part: Part, calls: list[SolutionCall], monkeypatch: pytest.MonkeyPatch
+) -> dict[str, float]:
+  """The checks' values after these calls in a plain folder; a call that can't be made
+  is passed over."""
+  for path, data in part.workspace.items():
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_bytes(data)
+  for call in calls:
+    with contextlib.suppress(OSError, AssertionError):
+      apply(root, call)
+  place = root.with_suffix(".json")
+  place.write_text(json.dumps(expected(part)))
+  monkeypatch.setattr(checker, "EXPECTED", place)
+  return checker.grade(str(root), "Done.", [])

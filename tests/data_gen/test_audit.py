@@ -18,7 +18,8 @@ from data_gen import audit
 from data_gen.audit import folder as audit_folder
 from data_gen.audit import judging, trial
 from data_gen.compose import checks
-from data_gen.compose.compose import Graph, build
+from data_gen.compose.compose import build
+from data_gen.compose.graph import Graph
 from data_gen.compose.part import Part, expected
 from data_gen.compose.setting import Setting
 from data_gen.draft import REGISTRY
