@@ -121,8 +121,7 @@ async def _measure(backend: str, task: Task) -> dict[str, Any]:
   await _rates("verify", run_and_verify, figures)
   await _rates("verify warm", run_and_verify_warm, figures)
   for verifier in warm:
-    async with verifier:
-      pass
+    await verifier.close()
   alive = min(64, _ALIVE.value // 8) if few else _ALIVE.value
   await _memory(backend, max(1, alive), figures)
   return figures

@@ -94,6 +94,8 @@ def main() -> dict[str, Any]:
   )
   for cause, times in summary["unscored_by_cause"].items():
     print(f"  unscored {times}: {cause}")
+  if "bad_reports" in summary:
+    print(f"  {summary['bad_reports']} reports of services were none, and were dropped")
   print(f"wrote {_OUT.value}/trajectories.jsonl")
   return summary
 

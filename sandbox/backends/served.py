@@ -127,7 +127,7 @@ class ServedSandbox(base.Sandbox):
         bounds=bounds, run_id=run_id, now=now, folders=folders, forward=forward
     )
     self.reports: list[dict] = []
-    self.bad_reports = 0  # dropped, for they were not what a report is
+    self.bad_reports = 0
     self.limits: dict[str, str] = {}
     self._bounds = bounds
     self._initial: base.Files | Path = {}

@@ -27,14 +27,7 @@ from sandbox.backends import (
 )
 from sandbox.backends.base import Entry, pack_entries, unpack, unpack_entries
 from sandbox.backends.frames import Op
-
-def run(body, files=None, **settings):
-  async def whole():
-    async with open_sandbox(**settings) as sandbox:
-      await sandbox.start(files or {})
-      return await body(sandbox)
-
-  return asyncio.run(whole())
+from tests.sandbox.started import run
 
 
 def test_background_commands():
