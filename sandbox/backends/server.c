@@ -56,6 +56,7 @@
 #define REPORT "/run/sandbox/report"
 #define LOWER "/run/lower"
 #define UPPER "/run/upper"
+#define DEVICES "/run/devices"
 
 enum {
   MAX_BODY = (1 << 20) + (1 << 16),
