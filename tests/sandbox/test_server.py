@@ -138,6 +138,36 @@ def test_a_terminal():
   run(body)
 
 
+def test_a_terminal_that_is_opened_again_is_read_again():
+  async def body(sandbox):
+    number = await sandbox.spawn(
+        "t=$(tty); exec > /dev/null 2>&1 < /dev/null; sleep .3;"
+        " head -c 300000 /dev/zero | tr '\\0' x > $t; exit 3", pty=True
+    )  # fmt: skip
+    got = await sandbox.poll(number, 20)
+    assert (got.output_bytes, got.exit_code) == (300_000, 3)
+
+  run(body)
+
+
+def test_a_folder_that_its_owner_shut_can_be_opened_by_him():
+  async def body(sandbox):
+    await sandbox.exec("chmod 0 /workspace", 5)
+    opened = await sandbox.exec("pwd; chmod 755 /workspace; ls", 5)
+    assert (opened.output, opened.exit_code) == ("/workspace\na\n", 0)
+
+  run(body, {"a": b""})
+
+
+def test_any_number_is_a_time():
+  async def body(sandbox):
+    for seconds, ends in ((float("inf"), 0), (1e300, 0), (float("nan"), 137), (-1, 137)):
+      result = await sandbox.exec("sleep .1", seconds)
+      assert (result.exit_code, result.timed_out) == (ends, ends != 0), seconds
+
+  run(body)
+
+
 @pytest.mark.parametrize("owned", ["by root", "by another"])
 def test_a_large_workspace_is_an_overlay(tmp_path, owned):
   (tmp_path / "sub").mkdir()
