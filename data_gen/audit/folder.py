@@ -29,7 +29,7 @@ from data_gen.draft import REGISTRY
 from sandbox.backends.base import gather
 from sandbox.harnesses import ADVERSARIES, asked_of
 
-VERSION = 2
+VERSION = 3
 MOST_ALIKE = 0.95  # of two requests; more is a duplicate
 _THOROUGH = 3  # tasks of a family whose solutions run on another day too
 _SAVE_SECONDS = 5.0
@@ -122,7 +122,7 @@ def _loaded(directory: Path) -> tuple[Task, str]:
   """The task and the hash that its verdict is kept by."""
   try:
     task = load_task(directory)
-    task.solution()  # only to see that it can be read
+    task.reference()  # only to see that it can be read
     raw = json_text.parse((directory / "task.json").read_text())
     return task, f"{VERSION}:{content_hash(directory, raw)}"
   except (RecordError, *_BROKEN_FILES, *_BROKEN_RECORD) as error:
@@ -137,6 +137,8 @@ def _verdict(task: Task, digest: str, found: Findings) -> dict[str, Any]:
       "verdict": "rejected" if found.causes else "admitted",
       "hash": digest,
       "family": task.family,
+      "turns": len(task.user_turns),
+      "hazard": task.hazard,
       "causes": found.causes,
       "attacks": {name: score for name, score in found.attacks.items() if score},
       "idle": [name for name in attacked if name not in found.attacks],

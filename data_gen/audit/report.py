@@ -16,6 +16,7 @@ _HIGH = 0.3
 def figures(verdicts: Verdicts) -> dict[str, Any]:
   """The parts of audit.json that sum up its tasks, rejected ones among them."""
   tried = [v for v in verdicts.values() if "mutants" in v]
+  admitted = [v for v in tried if v["verdict"] == "admitted"]
   mutants = sum(v["mutants"] for v in tried)
   survived = Counter(s.rpartition(": ")[2] for v in tried for s in v["survivors"])
   rejected = [v["causes"] for v in verdicts.values() if v["verdict"] == "rejected"]
@@ -32,6 +33,8 @@ def figures(verdicts: Verdicts) -> dict[str, Any]:
           "survivors": dict(survived.most_common(20)),
       },
       "over_other_records": sum(v["reseeded"] for v in tried),
+      "turns": _counted(v["turns"] for v in admitted),
+      "hazards": _counted(v["hazard"] for v in admitted),
       "similarity": {
           name: near[min(len(near) - 1, int(share * len(near)))]
           for name, share in (("median", 0.5), ("p95", 0.95), ("highest", 1.0))
@@ -81,6 +84,10 @@ def printed(found: dict[str, Any]) -> str:
         f" at least {mutation['fewest_of_a_task']} were made of a task"
     )
   lines.append(f"{found['over_other_records']} solutions also run over other records")
+  for name, what in (("turns", "user turns"), ("hazards", "hazard")):
+    counts = ", ".join(f"{n} with {value}" for value, n in found[name].items())
+    if counts:
+      lines.append(f"admitted by {what}: {counts}")
   if near:
     lines.append(
         "nearest other request: median"
@@ -88,6 +95,10 @@ def printed(found: dict[str, Any]) -> str:
     )
   lines += [f"rejected, {kind}: {count}" for kind, count in found["causes"].items()]
   return "\n".join(lines)
+
+
+def _counted(values: Iterable[str | int]) -> dict[str, int]:
+  return {str(value): n for value, n in sorted(Counter(values).items())}
 
 
 def kind_of(cause: str) -> str:

@@ -1,10 +1,10 @@
 """Tries one task in real sandboxes: is it sound?
 
-The reference solution runs in a fresh sandbox and scores 1, each of three times,
-and with another locale, time zone and date around the checks. The same calls,
-with those around them too, score 1 over other records, where the task can be made
-again so. Doing nothing and every adversary score 0, small wrong edits of the right
-result less than 1.
+The reference solution runs in a fresh sandbox, all user turns one after the other,
+and scores 1, each of three times, and with another locale, time zone and date around
+the checks. The same calls, with those around them too, score 1 over other records,
+where the task can be made again so. Doing nothing, falling for the hazard and every
+adversary score 0, small wrong edits of the right result less than 1.
 What its files say is in `reading`, what a set of tasks must be in `folder`.
 """
 
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from clawgym_jax.contracts.task import Task
 from clawgym_jax.contracts.trajectory import Outcome
@@ -26,7 +27,16 @@ from data_gen.mutation import mutants, spoiled
 from sandbox import services
 from sandbox.backends import Sandbox, SandboxError, SandboxLost, open_sandbox
 from sandbox.backends.base import Files, gather, pack, unpack
-from sandbox.harnesses import ADVERSARIES, Adversary, HarnessContext, asked_of, load
+from sandbox.harnesses import (
+    ADVERSARIES,
+    Adversary,
+    Harness,
+    HarnessContext,
+    asked_of,
+    load,
+)
+from sandbox.harnesses.base import answering
+from sandbox.harnesses.reference import Fallen
 from sandbox.verify import State, verify
 from sandbox.verify.many import trusted
 
@@ -97,8 +107,8 @@ async def attacks(task: Task, backend: str = "bubblewrap") -> dict[str, float | 
   try:
     async with AsyncExitStack() as stack:
       sandbox = await trial.open(stack)
-      fallen = await trial.fallen(sandbox)
-      outcomes = await trial.judge.outcomes([trial.null, *fallen])
+      left = await trial.left_by_adversaries(sandbox)
+      outcomes = await trial.judge.outcomes([trial.null, *left])
   except (SandboxLost, SandboxError, OSError) as error:
     raise Undecided(f"{type(error).__name__}: {error}") from error
   lost = [o.cause for o in outcomes if (o.cause or "").startswith("verifier_lost")]
@@ -134,19 +144,20 @@ class _Trial:
 
   @property
   def null(self) -> Case:
-    asked = Adversary.transcript(asked_of(self._task), "")
-    return Case("null", State(pack(self._initial), "", asked))
+    state = State(pack(self._initial), "", answering(self._task, ""))
+    return Case("null", state)
 
-  async def fallen(self, sandbox: Sandbox) -> list[Case]:
-    """What each adversary leaves."""
-    return [await self._fallen(load(name), sandbox) for name in ADVERSARIES]
+  async def left_by_adversaries(self, sandbox: Sandbox) -> list[Case]:
+    """The state that each of them leaves."""
+    return [await self._left_by(load(name), sandbox) for name in ADVERSARIES]
 
   async def run(self, stack: AsyncExitStack, thorough: bool) -> None:
     task, found = self._task, self.found
     sandbox = await self.open(stack)
     right = await self._solve(task, sandbox)
     elsewhere = await self._solve_elsewhere(sandbox, thorough)
-    attacks = await self.fallen(sandbox)
+    fallen = await self._fall(sandbox) if task.hazard != "none" else None
+    attacks = await self.left_by_adversaries(sandbox)
 
     untouched, first = await self._scored([self.null, Case("oracle", right)])
     self._attacked("null", untouched)
@@ -157,6 +168,8 @@ class _Trial:
     ]
     found.causes += reading.faults(task, self._initial, unpack(right.snapshot))
     await self._attacks(attacks, right if solved else None)
+    if fallen:
+      await self._hazard(fallen, right)
     if solved:
       await self._wrong_edits(right)
       await self._again(right, elsewhere)
@@ -172,8 +185,16 @@ class _Trial:
 
   async def _solve(self, task: Task, sandbox: Sandbox) -> State:
     """The state that the reference solution leaves."""
+    return await self._run(load("oracle"), task, sandbox)
+
+  async def _fall(self, sandbox: Sandbox) -> State:
+    """The state that falling for the hazard leaves."""
+    await self._untouched(sandbox)
+    return await self._run(Fallen(), self._task, sandbox)
+
+  async def _run(self, harness: Harness, task: Task, sandbox: Sandbox) -> State:
     before = len(sandbox.reports)
-    result = await load("oracle").run(HarnessContext(task, sandbox))
+    result = await harness.run(HarnessContext(task, sandbox))
     return State(
         await sandbox.snapshot(),
         result.final_message,
@@ -203,17 +224,14 @@ class _Trial:
     if staged:
       await sandbox.restore(pack({**staged, **seeds}), services.FOLDER)
 
-  async def _fallen(self, adversary: Adversary, sandbox: Sandbox) -> Case:
+  async def _left_by(self, adversary: Adversary, sandbox: Sandbox) -> Case:
     """The state that an adversary leaves."""
     asked = asked_of(self._task)
     if not adversary.commands(asked):
       written, final = adversary.forge(asked, self._initial)
       files = pack(_laid(self._initial, written))
-      return Case(
-          adversary.name, State(files, final, adversary.transcript(asked, final))
-      )
-    await self._clean(sandbox, self._initial)
-    await services.stage(self._task, sandbox)
+      return Case(adversary.name, State(files, final, answering(self._task, final)))
+    await self._untouched(sandbox)
     before = len(sandbox.reports)
     result = await adversary.run(HarnessContext(self._task, sandbox))
     await sandbox.quiet()
@@ -221,6 +239,11 @@ class _Trial:
     snapshot = await sandbox.snapshot()
     state = State(snapshot, result.final_message, result.transcript, reports)
     return Case(adversary.name, state, alone=True)
+
+  async def _untouched(self, sandbox: Sandbox) -> None:
+    """All in the sandbox is as the agent is given it."""
+    await self._clean(sandbox, self._initial)
+    await services.stage(self._task, sandbox)
 
   async def _clean(self, sandbox: Sandbox, files: Files) -> None:
     """Nothing runs and nothing is left in the sandbox but `files`."""
@@ -259,13 +282,13 @@ class _Trial:
     if outcome.score > 0.0:
       self.found.causes.append(f"{name} scores {outcome.score:g}")
 
-  async def _attacks(self, fallen: list[Case], right: State | None) -> None:
+  async def _attacks(self, left: list[Case], right: State | None) -> None:
     """Every adversary; one that leaves the very files of the solution has done
     the work."""
     work = unpack(right.snapshot) if right else self._initial
     cases = [
         case
-        for case in fallen
+        for case in left
         if work == self._initial or unpack(case.state.snapshot) != work
     ]
     # The right state among them shows that such a go can give a score at all.
@@ -275,6 +298,19 @@ class _Trial:
       self._attacked(case.name, outcome)
     for case, outcome in zip(control, outcomes, strict=False):
       self._is_right(case.name, outcome)
+
+  async def _hazard(self, fallen: State, right: State) -> None:
+    """Falling for the hazard is work that another end gives away, and scores 0."""
+    untouched = State(pack(self._initial))
+    for other, what in ((right, "the solution"), (untouched, "doing nothing")):
+      if _end(fallen) == _end(other):
+        self.found.causes.append(
+            f"hazard: falling for it leaves the very state that {what} leaves"
+        )
+        return
+    (outcome,) = await self._scored([Case("hazard: falling for it", fallen)])
+    if outcome.score > 0.0:
+      self.found.causes.append(f"hazard: falling for it scores {outcome.score:g}")
 
   async def _wrong_edits(self, right: State) -> None:
     found = self.found
@@ -320,6 +356,11 @@ class _Trial:
     )  # fmt: skip
     self._must_score("oracle alone", outcome)
     self._is_right("oracle alone", outcome)
+
+
+def _end(state: State) -> tuple[Files, list[tuple[str, Any]]]:
+  """What a run left: its files and, without their times, its side effects."""
+  return unpack(state.snapshot), [(r["service"], r["data"]) for r in state.reports]
 
 
 def _laid(files: Files, written: Files) -> Files:

@@ -4,7 +4,8 @@ The families take turns, and so do the nine scenarios: a setting is tried again
 under another number until it is of the task's scenario and gives sound work for
 the graph. The number is in the provenance, so that `rebuild` makes the same
 request over other records. Every fourth task is grounded in skills (`data_gen.skills`)
-where any are about its graph; the others in a persona's request alone.
+where any are about its graph; the others in a persona's request alone. Some tasks have
+several user turns, and then no skills, and some others a hazard (`extras`).
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
-from clawgym_jax.contracts.task import Limits, Task, save_task
+from clawgym_jax.contracts.task import Limits, Reference, Task, UserTurn, save_task
 from data_gen import skills
 from data_gen.compose import checks, compose
-from data_gen.compose.compose import Graph
+from data_gen.compose.extras import hazard_of, pattern_of
 from data_gen.compose.families import Family, families
 from data_gen.compose.part import Part, expected
 from data_gen.compose.personas import persona
@@ -28,7 +29,7 @@ from data_gen.compose.voices import speak
 from data_gen.taxonomy import SCENARIOS
 from sandbox.backends.base import Files
 
-GENERATOR = "procedural-composed-1"
+GENERATOR = "procedural-composed-2"
 _OF_SCENARIO = 400  # settings that are tried for the scenario whose turn it is
 _AT_ALL = 800
 _RESEEDS = 20
@@ -60,7 +61,7 @@ def make(directory: Path, seed: int, split: str, index: int) -> Task:
   family = choose_family(seed, split, index)
   attempt, setting, part = _first_sound(family, seed, split, index)
   topic, asker = topic_of(setting), persona(setting)
-  grounding = skills.placed(part)
+  count = sum(len(calls) for calls in (part.calls, *(t.calls for t in part.later)))
   return save_task(
       directory,
       Task(
@@ -71,11 +72,16 @@ def make(directory: Path, seed: int, split: str, index: int) -> Task:
           category=topic.scenario,
           macro_category=topic.macro,
           operations=family.operations,
-          skills=grounding,
-          difficulty=min(5, 1 + len(part.calls) // 4),
+          skills=skills.placed(part),
+          difficulty=min(5, 1 + count // 4),
           persona=asker.record(),
+          followups=tuple(
+              UserTurn(speak(setting, asker, turn.said, number), turn.fresh)
+              for number, turn in enumerate(part.later, 1)
+          ),
+          hazard=part.hazard,
           now=f"{setting.today.isoformat()}T09:00:00Z",
-          limits=Limits(turns=2 * len(part.calls) + 4, seconds=300.0),
+          limits=Limits(turns=2 * count + 4 * len(part.asked), seconds=300.0),
           requires=part.requires,
           provenance={
               "generator": GENERATOR, "seed": seed, "index": index, "attempt": attempt
@@ -83,8 +89,10 @@ def make(directory: Path, seed: int, split: str, index: int) -> Task:
       ),
       workspace=part.workspace,
       checks=_checks(part),
-      calls=part.calls,
-      final_message=f"Done: {part.done}.",
+      turns=[
+          Reference(turn.calls, f"Done: {turn.done}.") for turn in (part, *part.later)
+      ],
+      fallen=part.fallen,
       services=part.services,
   )  # fmt: skip
 
@@ -97,11 +105,11 @@ def rebuild(task: Task, reseed: int) -> tuple[Files, Files, Files] | None:
     return None
   family = choose_family(made["seed"], task.split, made["index"])
   setting = _setting(family, made["seed"], task.split, made["index"], made["attempt"])
-  build = _route(family, task.split, made["index"])
-  asked = build(family.graph, setting)
+  build = _builder(made["seed"], task.split, made["index"], made["attempt"])
+  asked = build(setting)
   for number in range(_RESEEDS):
-    part = build(family.graph, setting.reseeded(reseed * _RESEEDS + number))
-    if part is not None and part.said == asked.said:
+    part = build(setting.reseeded(reseed * _RESEEDS + number))
+    if part is not None and part.asked == asked.asked:
       return part.workspace, _checks(part), part.services
   return None
 
@@ -110,23 +118,27 @@ def _first_sound(
     family: Family, seed: int, split: str, index: int
 ) -> tuple[int, Setting, Part]:
   wanted = sorted(SCENARIOS)[index % len(SCENARIOS)]
-  build = _route(family, split, index)
   for attempt in range(_AT_ALL):
     setting = _setting(family, seed, split, index, attempt)
     if attempt < _OF_SCENARIO and topic_of(setting).scenario != wanted:
       continue
-    part = build(family.graph, setting)
+    part = _builder(seed, split, index, attempt)(setting)
     if part is not None:
       return attempt, setting, part
   raise RuntimeError(f"family {family.name} gives no task {index} of seed {seed}")
 
 
-def _route(
-    family: Family, split: str, index: int
-) -> Callable[[Graph, Setting], Part | None]:
-  """How the task is built: as a persona asks, or as skills say too."""
-  grounded = index % _SKILLED == 0 and skills.covers(family.graph, split)
-  return skills.build if grounded else compose.build
+def _builder(
+    seed: int, split: str, index: int, attempt: int
+) -> Callable[[Setting], Part | None]:
+  """How the work is made: in several turns, or as a persona asks, or as skills say
+  too."""
+  graph = choose_family(seed, split, index).graph
+  if pattern := pattern_of(seed, split, index, graph, attempt):
+    return partial(compose.build, graph, pattern=pattern)
+  grounded = index % _SKILLED == 0 and skills.covers(graph, split)
+  route = skills.build if grounded else compose.build
+  return partial(route, graph, hazard=hazard_of(seed, split, index, graph))
 
 
 def _setting(

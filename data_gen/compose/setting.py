@@ -20,18 +20,28 @@ _FACTS = (
     "today",
 )  # fmt: skip
 
+_FIRST_NUMBER, _TWIN_NUMBER = 1000, 5000  # of identifiers in records
+
 
 class Setting(World):
   """See the module's docstring. `key` names the task; `reseed` the records."""
 
-  def __init__(self, key: str, split: str, reseed: int = 0):
-    self._key, self._split = key, split
+  def __init__(self, key: str, split: str, reseed: int | str = 0):
+    self._key, self._split, self._reseed = key, split, reseed
+    self.first_number = _FIRST_NUMBER
     self.data = random.Random(f"data {reseed} {key}")
     super().__init__(random.Random(f"frame {key}"), split)
 
   def reseeded(self, reseed: int) -> Setting:
     """A fresh setting with the same frame, at its start, and other records."""
     return Setting(self._key, self._split, reseed)
+
+  def twin(self) -> Setting:
+    """A fresh setting with the same frame, at its start, and records that can stand
+    beside these: those of another month."""
+    other = Setting(self._key, self._split, f"{self._reseed} twin")
+    other.first_number = _TWIN_NUMBER
+    return other
 
   def beside(self, name: str) -> Setting:
     """The same people, place and day with draws of their own, for what stands

@@ -39,7 +39,7 @@ def test_the_catalogue_is_broad():
 
 
 def test_solutions_solve_and_every_literal_was_given(tasks, tmp_path):
-  for i, task in enumerate(tasks):
+  for i, task in enumerate(tasks[::2]):  # one of each family and split
     root = local_agent.copy_workspace(task, tmp_path / f"{i}")
     values = local_agent.grade(task, root)
     assert not any(values.values()), (task.family, "null", values)
@@ -70,8 +70,9 @@ def test_instructions_and_calls_are_short(tasks):
     assert voice.MIN_WORDS <= words <= voice.MAX_WORDS, (words, task.instruction)
     assert "{" not in task.instruction, task.instruction
     assert 3 <= len(_files(task.workspace)) <= 8, task.family
-    assert len(task.solution()) == REGISTRY[task.family].calls
-    for call in task.solution():
+    (turn,) = task.reference()
+    assert len(turn.calls) == REGISTRY[task.family].calls
+    for call in turn.calls:
       text = " ".join(_strings(call.arguments))
       assert len(text) < 150, text
       assert not set('"\\\n') & set(text), text

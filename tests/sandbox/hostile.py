@@ -190,14 +190,6 @@ async def run(
   return result
 
 
-async def gone(sandbox: Sandbox) -> None:
-  """Waits until all that was killed has ended; on a busy machine that takes a while."""
-  until = time.monotonic() + ANSWER_SECONDS
-  while left := await sandbox.processes():
-    assert time.monotonic() < until, left
-    await asyncio.sleep(0.02)
-
-
 def refused(output: str, at_least: int = 1) -> None:
   """Asserts that every attempt was refused, for what refuses, and that some were."""
   assert "DONE" not in output and "Traceback" not in output, output
