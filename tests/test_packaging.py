@@ -13,7 +13,7 @@ from clawgym_jax.contracts.runs import only_writer
 from launch import requirements
 from tests.conftest import ROOT
 
-PATIENCE = 1800.0  # seconds; cold, a run takes ten minutes of two idle cores
+PATIENCE = 1800.0  # seconds; on a busy machine, and without caches, it takes long
 
 
 @pytest.mark.parametrize("name", requirements.FILES)
