@@ -14,6 +14,7 @@ import asyncio
 import shutil
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from data_gen.draft import REGISTRY
 from sandbox.backends.base import gather
 from sandbox.harnesses import ADVERSARIES, asked_of
 
-VERSION = 2
+VERSION = 3
 MOST_ALIKE = 0.95  # of two requests; more is a duplicate
 _THOROUGH = 3  # tasks of a family whose solutions run on another day too
 _SAVE_SECONDS = 5.0
@@ -58,7 +59,7 @@ async def audit(
   `rebuild` makes a task over other records, where it can; a task must not be
   the same request as one of `against`, which is the other side of the split.
   """
-  known = _verdicts(folder)
+  known = _kept(folder / "audit.json")
   names = sorted(
       p.name
       for p in folder.iterdir()
@@ -74,7 +75,7 @@ async def audit(
   asked: dict[str, tuple[str, str]] = {}
   families: Counter[str] = Counter()
   waiting = iter(names)
-  saved, save_seconds = time.monotonic(), 0.0
+  saves = _Saves(lambda: _save(folder, {**known, **verdicts}))
 
   async def verdict_of(name: str) -> dict[str, Any]:
     task, digest = _loaded(folder / name)
@@ -87,7 +88,6 @@ async def audit(
     return _verdict(task, digest, found)
 
   async def work() -> None:
-    nonlocal saved, save_seconds
     for name in waiting:
       try:
         verdicts[name] = await verdict_of(name)
@@ -98,11 +98,7 @@ async def audit(
       if verdicts.get(name, {}).get("verdict") == "rejected":
         _reject(folder, name)
       bar.update()
-      if time.monotonic() - saved > max(_SAVE_SECONDS, _SAVE_SHARE * save_seconds):
-        started = time.monotonic()
-        _save(folder, verdicts)
-        saved = time.monotonic()
-        save_seconds = saved - started
+      saves.now_and_then()
 
   try:
     await asyncio.gather(*(work() for _ in range(concurrency)))
@@ -110,7 +106,7 @@ async def audit(
     _reject_alike(folder, verdicts, asked, _asked(against))
   finally:
     bar.close()
-    _save(folder, {**known, **verdicts})
+    saves.now()
   return _summary(verdicts, undecided, len(earlier))
 
 
@@ -123,8 +119,7 @@ def _loaded(directory: Path) -> tuple[Task, str]:
   try:
     task = load_task(directory)
     task.solution()  # only to see that it can be read
-    raw = json_text.parse((directory / "task.json").read_text())
-    return task, f"{VERSION}:{content_hash(directory, raw)}"
+    return task, _digest(directory)
   except (RecordError, *_BROKEN_FILES, *_BROKEN_RECORD) as error:
     raise _Unreadable(f"{type(error).__name__}: {error}") from error
   except OSError as error:
@@ -143,6 +138,7 @@ def _verdict(task: Task, digest: str, found: Findings) -> dict[str, Any]:
       "mutants": found.mutants,
       "survivors": found.survivors,
       "reseeded": found.reseeded,
+      "work": found.work,
   }
 
 
@@ -158,35 +154,77 @@ async def attack_table(
     folder: Path, concurrency: int, backend: str = "bubblewrap"
 ) -> dict[str, Any]:
   """What doing nothing and the adversaries score on every task of `folder`, which
-  stays as it is: tasks of any source, solved or not. Written to DIR/attacks.json."""
+  stays as it is: tasks of any source, solved or not. Kept in DIR/attacks.json by
+  content hash, as verdicts are; the same command goes on after a stop."""
   directories = list_tasks(folder)
   if not directories:
     raise UserError(f"{folder} holds no tasks")
+  path = folder / "attacks.json"
+  here = {directory.name for directory in directories}
+  known = {name: kept for name, kept in _kept(path).items() if name in here}
   tried: dict[str, dict[str, Any]] = {}
   failed: dict[str, str] = {}
   bar = cli.progress(len(directories), "attacks", unit="task")
   waiting = iter(directories)
 
+  def found() -> dict[str, Any]:
+    return {"attacks": table(tried.values()), "failed": dict(sorted(failed.items()))}
+
+  def save() -> None:
+    tasks = dict(sorted({**known, **tried}.items()))
+    write_json(path, {**found(), "tasks": tasks})
+
+  saves = _Saves(save)
+
+  async def scores_of(directory: Path) -> dict[str, Any]:
+    task = load_task(directory)
+    digest = _digest(directory)
+    if known.get(directory.name, {}).get("hash") == digest:
+      return known[directory.name]
+    scores = await attacks(task, backend)
+    unscored = [name for name, score in scores.items() if score is None]
+    scored = {name: score for name, score in scores.items() if score}
+    return {"hash": digest, "attacks": scored, "idle": unscored}
+
   async def work() -> None:
     for directory in waiting:
       try:
-        scores = await attacks(load_task(directory), backend)
+        tried[directory.name] = await scores_of(directory)
       except (RecordError, Undecided) as error:
         failed[directory.name] = str(error)
-      else:
-        unscored = [name for name, score in scores.items() if score is None]
-        scored = {name: score for name, score in scores.items() if score}
-        tried[directory.name] = {"attacks": scored, "idle": unscored}
       bar.update()
+      saves.now_and_then()
 
   try:
     await asyncio.gather(*(work() for _ in range(concurrency)))
   finally:
     bar.close()
-  found = {"attacks": table(tried.values()), "failed": dict(sorted(failed.items()))}
-  scores = {name: v["attacks"] for name, v in sorted(tried.items())}
-  write_json(folder / "attacks.json", {**found, "tasks": scores})
-  return found
+    saves.now()
+  return found()
+
+
+def _digest(directory: Path) -> str:
+  """What verdicts and scores of a task are kept by."""
+  record = json_text.parse((directory / "task.json").read_text())
+  return f"{VERSION}:{content_hash(directory, record)}"
+
+
+class _Saves:
+  """Saves now and then, so that saving takes a small share of the time."""
+
+  def __init__(self, save: Callable[[], None]):
+    self._save = save
+    self._last, self._seconds = time.monotonic(), 0.0
+
+  def now_and_then(self) -> None:
+    if time.monotonic() - self._last > max(_SAVE_SECONDS, _SAVE_SHARE * self._seconds):
+      self.now()
+
+  def now(self) -> None:
+    started = time.monotonic()
+    self._save()
+    self._last = time.monotonic()
+    self._seconds = self._last - started
 
 
 def _asked(folder: Path | None) -> dict[str, tuple[str, str]]:
@@ -222,8 +260,8 @@ def _reject_alike(
     verdicts[name] = verdict
 
 
-def _verdicts(folder: Path) -> dict[str, dict[str, Any]]:
-  path = folder / "audit.json"
+def _kept(path: Path) -> dict[str, dict[str, Any]]:
+  """What an earlier run found, by the task's name."""
   if not path.exists():
     return {}
   try:

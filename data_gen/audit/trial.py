@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from clawgym_jax.contracts.task import Task
 from clawgym_jax.contracts.trajectory import Outcome
@@ -22,6 +23,7 @@ from data_gen.audit import reading
 from data_gen.audit.bundle import ELSEWHERE, OTHER_NOW, RESEEDED
 from data_gen.audit.judging import Case, Judge
 from data_gen.audit.provenance import invented
+from data_gen.audit.shares import work_of
 from data_gen.mutation import mutants, spoiled
 from sandbox import services
 from sandbox.backends import Sandbox, SandboxError, SandboxLost, open_sandbox
@@ -55,6 +57,7 @@ class Findings:
       else than the solution.
     mutants: wrong edits that were judged; `survivors` are those that lost nothing.
     reseeded: whether the solution ran over other records too.
+    work: how much work the task is, see `shares.work_of`.
   """
 
   causes: list[str] = field(default_factory=list)
@@ -62,6 +65,7 @@ class Findings:
   mutants: int = 0
   survivors: list[str] = field(default_factory=list)
   reseeded: bool = False
+  work: dict[str, Any] = field(default_factory=dict)
 
 
 async def judge(
@@ -143,6 +147,7 @@ class _Trial:
 
   async def run(self, stack: AsyncExitStack, thorough: bool) -> None:
     task, found = self._task, self.found
+    found.work = work_of(task, self._initial, task.solution())
     sandbox = await self.open(stack)
     right = await self._solve(task, sandbox)
     elsewhere = await self._solve_elsewhere(sandbox, thorough)

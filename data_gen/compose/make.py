@@ -4,7 +4,8 @@ The families take turns, and so do the nine scenarios: a setting is tried again
 under another number until it is of the task's scenario and gives sound work for
 the graph. The number is in the provenance, so that `rebuild` makes the same
 request over other records. Every fourth task is grounded in skills (`data_gen.skills`)
-where any are about its graph; the others in a persona's request alone.
+where any are about its graph: those of a folder that the user points at, or else
+ours. The others are grounded in a persona's request alone.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
+from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.task import Limits, Task, save_task
 from data_gen import skills
 from data_gen.compose import checks, compose
@@ -55,10 +57,24 @@ def planned(seed: int, split: str, index: int) -> tuple[str, str]:
   return f"{split}-{seed}-{index:05d}-f{family.number:03d}", family.name
 
 
-def make(directory: Path, seed: int, split: str, index: int) -> Task:
-  """Writes task `index` to `directory`, whole or not at all."""
+def grounded(seed: int, split: str, index: int, library: skills.Library) -> bool:
+  """Whether skills of `library` ground task `index`."""
   family = choose_family(seed, split, index)
-  attempt, setting, part = _first_sound(family, seed, split, index)
+  return _grounds(family, split, index, library) is library
+
+
+def make(
+    directory: Path,
+    seed: int,
+    split: str,
+    index: int,
+    library: skills.Library | None = None,
+) -> Task:
+  """Writes task `index` to `directory`, whole or not at all; `library` holds skills
+  of the user's."""
+  family = choose_family(seed, split, index)
+  grounds = _grounds(family, split, index, library)
+  attempt, setting, part = _first_sound(family, seed, split, index, grounds)
   topic, asker = topic_of(setting), persona(setting)
   grounding = skills.placed(part)
   return save_task(
@@ -78,7 +94,8 @@ def make(directory: Path, seed: int, split: str, index: int) -> Task:
           limits=Limits(turns=2 * len(part.calls) + 4, seconds=300.0),
           requires=part.requires,
           provenance={
-              "generator": GENERATOR, "seed": seed, "index": index, "attempt": attempt
+              "generator": GENERATOR, "seed": seed, "index": index, "attempt": attempt,
+              **({"skills": library.digest} if library and grounds is library else {}),
           },
       ),
       workspace=part.workspace,
@@ -89,15 +106,27 @@ def make(directory: Path, seed: int, split: str, index: int) -> Task:
   )  # fmt: skip
 
 
-def rebuild(task: Task, reseed: int) -> tuple[Files, Files, Files] | None:
+def rebuild(
+    task: Task, reseed: int, library: skills.Library | None = None
+) -> tuple[Files, Files, Files] | None:
   """Workspace, checks and services' files of the same request over other records;
-  None for a task of another source, or where no other records give sound work."""
+  None for a task of another source, or where no other records give sound work.
+
+  UserError for a task grounded in skills of the user's which `library` is not.
+  """
   made = task.provenance
   if made.get("generator") != GENERATOR:
     return None
+  digest = made.get("skills")
+  if digest and (library is None or library.digest != digest):
+    raise UserError(
+        f"{task.id} is grounded in skills of a folder (digest {digest}): give that as"
+        " --skills=DIR, as it was when the task was made"
+    )
   family = choose_family(made["seed"], task.split, made["index"])
   setting = _setting(family, made["seed"], task.split, made["index"], made["attempt"])
-  build = _route(family, task.split, made["index"])
+  grounds = _grounds(family, task.split, made["index"], library if digest else None)
+  build = _building(grounds)
   asked = build(family.graph, setting)
   for number in range(_RESEEDS):
     part = build(family.graph, setting.reseeded(reseed * _RESEEDS + number))
@@ -107,10 +136,10 @@ def rebuild(task: Task, reseed: int) -> tuple[Files, Files, Files] | None:
 
 
 def _first_sound(
-    family: Family, seed: int, split: str, index: int
+    family: Family, seed: int, split: str, index: int, grounds: skills.Library | None
 ) -> tuple[int, Setting, Part]:
   wanted = sorted(SCENARIOS)[index % len(SCENARIOS)]
-  build = _route(family, split, index)
+  build = _building(grounds)
   for attempt in range(_AT_ALL):
     setting = _setting(family, seed, split, index, attempt)
     if attempt < _OF_SCENARIO and topic_of(setting).scenario != wanted:
@@ -121,12 +150,22 @@ def _first_sound(
   raise RuntimeError(f"family {family.name} gives no task {index} of seed {seed}")
 
 
-def _route(
-    family: Family, split: str, index: int
+def _grounds(
+    family: Family, split: str, index: int, library: skills.Library | None
+) -> skills.Library | None:
+  """Whose skills a task is grounded in: those of `library` where any is about its
+  graph, else ours; None for a task of a persona's request alone."""
+  if index % _SKILLED:
+    return None
+  known = [one for one in (library, skills.own()) if one is not None]
+  return next((k for k in known if skills.covers(family.graph, split, k)), None)
+
+
+def _building(
+    grounds: skills.Library | None,
 ) -> Callable[[Graph, Setting], Part | None]:
-  """How the task is built: as a persona asks, or as skills say too."""
-  grounded = index % _SKILLED == 0 and skills.covers(family.graph, split)
-  return skills.build if grounded else compose.build
+  """How a task is built: as a persona asks, or as skills say too."""
+  return partial(skills.build, library=grounds) if grounds else compose.build
 
 
 def _setting(
