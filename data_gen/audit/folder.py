@@ -23,6 +23,7 @@ from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import RecordError, UserError
 from clawgym_jax.contracts.files import write_json
 from clawgym_jax.contracts.task import Task, content_hash, list_tasks, load_task
+from data_gen.audit.court import Court
 from data_gen.audit.near import nearest
 from data_gen.audit.report import figures, table
 from data_gen.audit.trial import Findings, Rebuild, Undecided, attacks, judge
@@ -77,28 +78,31 @@ async def audit(
   waiting = iter(names)
   saves = _Saves(lambda: _save(folder, {**known, **verdicts}))
 
-  async def verdict_of(name: str) -> dict[str, Any]:
+  async def verdict_of(name: str, court: Court) -> dict[str, Any]:
     task, digest = _loaded(folder / name)
     asked[name] = _request(task)
     families[task.family] += 1
     if known.get(name, {}).get("hash") == digest:
       return known[name]
     thorough = families[task.family] <= _THOROUGH
-    found = await judge(task, backend, rebuild=rebuild, thorough=thorough)
+    found = await judge(
+        task, backend, rebuild=rebuild, thorough=thorough, court=court
+    )
     return _verdict(task, digest, found)
 
   async def work() -> None:
-    for name in waiting:
-      try:
-        verdicts[name] = await verdict_of(name)
-      except _Unreadable as error:
-        verdicts[name] = _rejected("", [f"broken: {error}"])
-      except Undecided as error:
-        undecided[name] = str(error)
-      if verdicts.get(name, {}).get("verdict") == "rejected":
-        _reject(folder, name)
-      bar.update()
-      saves.now_and_then()
+    async with Court(backend) as court:
+      for name in waiting:
+        try:
+          verdicts[name] = await verdict_of(name, court)
+        except _Unreadable as error:
+          verdicts[name] = _rejected("", [f"broken: {error}"])
+        except Undecided as error:
+          undecided[name] = str(error)
+        if verdicts.get(name, {}).get("verdict") == "rejected":
+          _reject(folder, name)
+        bar.update()
+        saves.now_and_then()
 
   try:
     await asyncio.gather(*(work() for _ in range(concurrency)))

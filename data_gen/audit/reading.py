@@ -51,7 +51,8 @@ def _leaks(task: Task, asked: str, initial: Files) -> Iterator[str]:
       secret[line] = f"checks/{name}"
   for call in task.solution():
     for value in call.arguments.values():
-      if call.name == "exec" and isinstance(value, str) and len(value) > _LONG:
+      code = call.name in ("exec", "write") and isinstance(value, str)
+      if code and len(value) > _LONG:
         secret[value.encode()] = "the solution"
   for path, data in [("the instruction", asked.encode()), *initial.items()]:
     for line, source in secret.items():

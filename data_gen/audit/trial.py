@@ -10,17 +10,16 @@ What its files say is in `reading`, what a set of tasks must be in `folder`.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import Any
 
 from clawgym_jax.contracts.task import Task
 from clawgym_jax.contracts.trajectory import Outcome
 from data_gen.audit import reading
-from data_gen.audit.bundle import ELSEWHERE, OTHER_NOW, RESEEDED
+from data_gen.audit.court import ELSEWHERE, OTHER_NOW, RESEEDED, Court, elsewhere
 from data_gen.audit.judging import Case, Judge
 from data_gen.audit.provenance import invented
 from data_gen.audit.shares import work_of
@@ -74,16 +73,18 @@ async def judge(
     *,
     rebuild: Rebuild | None = None,
     thorough: bool = False,
+    court: Court | None = None,
 ) -> Findings:
   """Tries `task`; where `thorough`, its solution also runs on another day though
   there are no other records, and is judged by the task's checks as they stand.
 
-  All states of a task of our own are judged in one sandbox, by a copy of it
-  that has more expectations; those of others each in a fresh one.
+  The states of a task of our own are judged in `court`, where those of other tasks
+  may be too; those of others each in a fresh sandbox.
   """
-  trial = _Trial(task, backend, rebuild)
   try:
     async with AsyncExitStack() as stack:
+      court = court or await stack.enter_async_context(Court(backend))
+      trial = _Trial(task, backend, rebuild, court)
       await trial.run(stack, thorough)
   except _Broken:
     pass
@@ -97,9 +98,10 @@ async def judge(
 async def attacks(task: Task, backend: str = "bubblewrap") -> dict[str, float | None]:
   """What doing nothing and each adversary score; None where the checks gave no
   result. It needs no solution."""
-  trial = _Trial(task, backend, None)
   try:
     async with AsyncExitStack() as stack:
+      court = await stack.enter_async_context(Court(backend))
+      trial = _Trial(task, backend, None, court)
       sandbox = await trial.open(stack)
       fallen = await trial.fallen(sandbox)
       outcomes = await trial.judge.outcomes([trial.null, *fallen])
@@ -115,22 +117,16 @@ async def attacks(task: Task, backend: str = "bubblewrap") -> dict[str, float | 
 class _Trial:
   """One task's trial, as far as it has come."""
 
-  judge: Judge
-
-  def __init__(self, task: Task, backend: str, rebuild: Rebuild | None):
+  def __init__(self, task: Task, backend: str, rebuild: Rebuild | None, court: Court):
     self._task, self._backend = task, backend
     self._initial = gather(task.workspace)
     self._other = rebuild(task, RESEED) if rebuild and trusted(task) else None
+    self.judge = Judge(task, court, self._other[1] if self._other else None)
     self.found = Findings()
 
   async def open(self, stack: AsyncExitStack) -> Sandbox:
-    """A sandbox with the task in it; the judge is ready then."""
+    """A sandbox with the task in it."""
     task = self._task
-    place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    reseeded = self._other and self._other[1]
-    self.judge = await stack.enter_async_context(
-        Judge(task, self._backend, place / task.root.name, reseeded)
-    )
     sandbox = await stack.enter_async_context(self._sandbox(task.now))
     await sandbox.start(task.workspace)
     await services.stage(task, sandbox)
@@ -189,16 +185,17 @@ class _Trial:
   async def _solve_elsewhere(self, sandbox: Sandbox, thorough: bool) -> Case | None:
     """The state that the same calls leave with another locale, zone and date, over
     other records where there are any."""
+    task = elsewhere(self._task) if self.judge.at_once else self._task
     if self._other:
       await self._on_other_records(sandbox)
-      state = await self._solve(self.judge.task, sandbox)
+      state = await self._solve(task, sandbox)
       return Case("over other records oracle", state, RESEEDED)
     if not thorough:
       return None
     async with self._sandbox(OTHER_NOW) as other_day:
       await other_day.start(self._task.workspace)
       await services.stage(self._task, other_day)
-      state = await self._solve(self.judge.task, other_day)
+      state = await self._solve(task, other_day)
       return Case("on another day oracle", state, ELSEWHERE)
 
   async def _on_other_records(self, sandbox: Sandbox) -> None:
@@ -331,9 +328,9 @@ def _laid(files: Files, written: Files) -> Files:
   """`files` with those written; a file where a folder is, or a folder where a file
   is, can't be written, as in a sandbox."""
   laid = dict(files)
-  folders = {str(p) for path in files for p in Path(path).parents}
+  folders = {str(p) for path in files for p in PurePosixPath(path).parents}
   for path, data in written.items():
-    clean = Path(path)
+    clean = PurePosixPath(path)
     if clean.is_absolute() or {"..", "~"} & set(clean.parts):
       continue
     path = str(clean)

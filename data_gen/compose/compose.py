@@ -19,10 +19,13 @@ from data_gen.compose.setting import Setting
 from data_gen.compose.sinks import SINKS, Sink
 from data_gen.compose.surroundings import surroundings
 from data_gen.compose.topics import Topic, topic_of
-from data_gen.draft import exec_call, read_call
+from data_gen.draft import edit_call, exec_call, read_call, write_call
 
 SCRATCH = "/tmp/rows.json"
 SECOND = "/tmp/other.json"
+SCRIPT = "/tmp/work.py"
+_SHOW = "print(len(rows), rows[:2])"
+_WAYS = ("steps", "script", "script", "script", "rewritten script")
 _KINDS = {**KINDS, **MESSY}
 
 
@@ -101,7 +104,7 @@ def _records(
     return None
   if ruled:
     done = replace(done, steps=(*done.steps, *ruled.steps))
-  files, reading = kind.write(done.source, source), _reading(kind, source, SCRATCH)
+  files, sources = kind.write(done.source, source), [(kind, source)]
   described, other = kind.said, ""
   if done.second:
     beside = _KINDS[graph.second]
@@ -109,7 +112,7 @@ def _records(
       return None
     other = f"{folder}/{done.stem}{beside.suffix}"
     files |= beside.write(done.second, other)
-    reading += _reading(beside, other, SECOND)
+    sources.append((beside, other))
     if beside.said not in described:
       described = f"{described} {beside.said}".strip()
   path = f"{setting.word('target')}/{setting.word('topic')}{sink.suffix}"
@@ -118,7 +121,8 @@ def _records(
   records = Part(
       said=f"From the {kind.called} {source}: {said}. Save the result {handed}."
       + (f" {described}" if described else ""),
-      calls=[*reading, *_calls(done, sink, path)],
+      calls=_working(setting, done, sources, sink.writing(path, done.result))
+      + [exec_call(sink.look.format(path=path)) if sink.look else read_call(path)],
       workspace=files,
       deliverables={"result": sink.expected(path, done.result, done.ordered)},
       done=f"the result is in {path}",
@@ -126,22 +130,49 @@ def _records(
   return joined([ruled.reading, ruled.handed(records)]) if ruled else records
 
 
-def _reading(kind: Kind, path: str, scratch: str) -> list[SolutionCall]:
-  """Looks at a source, and keeps its rows in `scratch`."""
-  look = exec_call(kind.look.format(path=path)) if kind.look else read_call(path)
-  load = kind.load.format(path=path)
-  return [look, python_call(load, load=False, scratch=scratch)]
+def _working(
+    setting: Setting, done: Chain, sources: list[tuple[Kind, str]], writing: str
+) -> list[SolutionCall]:
+  """The calls from the sources to the file, in one of the ways that people work."""
+  way = setting.beside("way of working").rng.choice(_WAYS)
+  if way == "steps":
+    return _in_steps(done, sources, writing)
+  return _in_a_script(done, sources, writing, runs=3 if "rewritten" in way else 2)
 
 
-def _calls(done: Chain, sink: Sink, path: str) -> list[SolutionCall]:
+def _in_steps(
+    done: Chain, sources: list[tuple[Kind, str]], writing: str
+) -> list[SolutionCall]:
+  """One program a step; the rows stay in a scratch file between them."""
+  calls = []
+  for (kind, path), scratch in zip(sources, (SCRATCH, SECOND)):
+    load = kind.load.format(path=path)
+    calls += [_look(kind, path), python_call(load, load=False, scratch=scratch)]
+  for number, step in enumerate(done.steps):
+    calls.append(python_call(step.code, second=number == done.joining))
+  return [*calls, python_call(writing, save=False)]
+
+
+def _in_a_script(
+    done: Chain, sources: list[tuple[Kind, str]], writing: str, runs: int
+) -> list[SolutionCall]:
+  """A script that first only reads, and then grows by edits; each is run."""
+  loads = [kind.load.format(path=path) for kind, path in sources]
+  if len(loads) == 2:
+    loads = [loads[1], "other = rows", loads[0]]
+  run = exec_call(f"python3 {SCRIPT}")
+  work = "\n".join(step.code for step in done.steps)
+  shown = [f"{work}\n{_SHOW}", writing] if runs == 3 else [f"{work}\n{_SHOW}\n{writing}"]
   return [
-      *(
-          python_call(step.code, second=number == done.joining)
-          for number, step in enumerate(done.steps)
-      ),
-      python_call(sink.writing(path, done.result), save=False),
-      exec_call(sink.look.format(path=path)) if sink.look else read_call(path),
+      *(_look(kind, path) for kind, path in sources),
+      write_call(SCRIPT, "\n".join(["import json", *loads, _SHOW]) + "\n"),
+      run,
+      *(call for code in shown for call in (edit_call(SCRIPT, _SHOW, code), run)),
   ]
+
+
+def _look(kind: Kind, path: str) -> SolutionCall:
+  return exec_call(kind.look.format(path=path)) if kind.look else read_call(path)
 
 
 def python_call(
@@ -162,5 +193,5 @@ def python_call(
   lines.append(code)
   if save:
     lines.append(f'json.dump(rows, open("{scratch}", "w"))')
-    lines.append("print(len(rows), rows[:2])")
+    lines.append(_SHOW)
   return exec_call("python3 - <<'EOF'\n" + "\n".join(lines) + "\nEOF")

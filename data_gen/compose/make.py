@@ -30,7 +30,7 @@ from data_gen.compose.voices import speak
 from data_gen.taxonomy import SCENARIOS
 from sandbox.backends.base import Files
 
-GENERATOR = "procedural-composed-1"
+GENERATOR = "procedural-composed-2"
 _OF_SCENARIO = 400  # settings that are tried for the scenario whose turn it is
 _AT_ALL = 800
 _RESEEDS = 20

@@ -16,7 +16,7 @@ from clawgym_jax.contracts.runs import only_writer
 from clawgym_jax.contracts.task import SolutionCall, Task, save_task
 from data_gen import audit
 from data_gen.audit import folder as audit_folder
-from data_gen.audit import judging, trial
+from data_gen.audit import court, trial
 from data_gen.compose import checks
 from data_gen.compose.compose import Graph, build
 from data_gen.compose.part import Part, expected
@@ -135,7 +135,7 @@ def test_two_audits_at_once_are_refused(tmp_path):
 
 @pytest.mark.parametrize(
     "module, place",
-    [(trial, "open_sandbox"), (audit_folder, "load_task"), (judging, "Verifier")],
+    [(trial, "open_sandbox"), (audit_folder, "load_task"), (court, "Verifier")],
 )
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOSPC, errno.EAGAIN])
 def test_a_host_without_means_decides_nothing(
