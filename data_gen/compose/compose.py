@@ -156,19 +156,24 @@ def _in_steps(
 def _in_a_script(
     done: Chain, sources: list[tuple[Kind, str]], writing: str, runs: int
 ) -> list[SolutionCall]:
-  """A script that first only reads, and then grows by edits; each is run."""
+  """A script that first only reads, and then grows by edits; each is run. It leaves
+  the rows in the scratch file, too, for what comes after it."""
   loads = [kind.load.format(path=path) for kind, path in sources]
   if len(loads) == 2:
     loads = [loads[1], "other = rows", loads[0]]
   run = exec_call(f"python3 {SCRIPT}")
-  work = "\n".join(step.code for step in done.steps)
-  shown = [f"{work}\n{_SHOW}", writing] if runs == 3 else [f"{work}\n{_SHOW}\n{writing}"]
+  work = "\n".join([*(step.code for step in done.steps), _keep(SCRATCH)])
+  parts = [f"{work}\n{_SHOW}", writing] if runs == 3 else [f"{work}\n{writing}"]
   return [
       *(_look(kind, path) for kind, path in sources),
       write_call(SCRIPT, "\n".join(["import json", *loads, _SHOW]) + "\n"),
       run,
-      *(call for code in shown for call in (edit_call(SCRIPT, _SHOW, code), run)),
+      *(call for code in parts for call in (edit_call(SCRIPT, _SHOW, code), run)),
   ]
+
+
+def _keep(scratch: str) -> str:
+  return f'json.dump(rows, open("{scratch}", "w"))'
 
 
 def _look(kind: Kind, path: str) -> SolutionCall:
@@ -192,6 +197,6 @@ def python_call(
     lines.append(f'other = json.load(open("{SECOND}"))')
   lines.append(code)
   if save:
-    lines.append(f'json.dump(rows, open("{scratch}", "w"))')
+    lines.append(_keep(scratch))
     lines.append(_SHOW)
   return exec_call("python3 - <<'EOF'\n" + "\n".join(lines) + "\nEOF")
