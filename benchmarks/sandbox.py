@@ -31,7 +31,7 @@ from typing import Any
 from absl import flags
 
 from clawgym_jax import cli
-from clawgym_jax.contracts.task import Task, save_task
+from clawgym_jax.contracts.task import Reference, Task, save_task
 from sandbox.backends import Bounds, Sandbox, check_backend, open_sandbox
 from sandbox.backends.labels import labelled
 from sandbox.verify import verify
@@ -68,7 +68,7 @@ def main() -> dict[str, Any]:
             split="train", category="files", operations=("write",),
             provenance={"generator": "procedural-benchmark"},
         ),
-        workspace=_FILES, checks={"check.py": _CHECK}, calls=[], final_message="",
+        workspace=_FILES, checks={"check.py": _CHECK}, turns=[Reference([], "")],
     )  # fmt: skip
     results = {name: asyncio.run(_measure(name, task)) for name in backends}
   base = results[backends[0]]

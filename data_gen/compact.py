@@ -10,7 +10,7 @@ import json
 import random
 from pathlib import Path
 
-from clawgym_jax.contracts.task import Limits, Task, save_task
+from clawgym_jax.contracts.task import Limits, Reference, Task, save_task
 from data_gen import families as families  # registers the families
 from data_gen import grader, voice
 from data_gen.draft import REGISTRY, Family
@@ -69,8 +69,7 @@ def make_task(directory: Path, family: Family, seed: int, split: str, index: int
           "check.py": Path(grader.__file__).read_bytes(),
           "expected.json": json.dumps(draft.expected(), indent=1).encode() + b"\n",
       },
-      calls=draft.calls,
-      final_message=draft.final_message,
+      turns=[Reference(draft.calls, draft.final_message)],
   )
 
 

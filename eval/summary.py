@@ -18,6 +18,7 @@ from clawgym_jax.contracts.task import Task
 from clawgym_jax.contracts.trajectory import Trajectory
 from eval import stats
 
+_SHOWN = 160  # characters of what a user says
 NOT_ATTEMPTED = "not attempted"
 _SOLVED = 1.0 - 1e-9  # a weighted mean of ones may miss 1 by rounding
 
@@ -68,7 +69,7 @@ def summarise(
         "family": task.family,
         "category": task.category,
         "difficulty": task.difficulty,
-        "instruction": task.instruction[:160],
+        "instruction": _said(task),
         "scores": [
             t.outcome.score for t in outcomes if t and t.outcome.score is not None
         ],
@@ -150,6 +151,12 @@ def _pass_at_k(
       result[str(k)] = {"value": sum(values) / len(values), "tasks": len(values)}
     k *= 2
   return result
+
+
+def _said(task: Task) -> str:
+  """The beginning of each thing that the user says, on one line."""
+  room = _SHOWN // len(task.user_turns)
+  return " / ".join(turn.text[:room] for turn in task.user_turns)
 
 
 def _causes(outcomes: list[Trajectory | None], status: str) -> dict[str, int]:

@@ -1,16 +1,17 @@
 """A scripted teacher: an OpenAI chat API that replays reference solutions.
 
-It finds the task by the instruction in the messages before the first
-assistant message, and the step by how many assistant messages there are, so
-it keeps no state and any harness may ask. A reference call is put in the
-tools that the request offers: Claw and OpenClaw (read, write, edit, exec), pi
-(bash for exec), nanobot (read_file, write_file, edit_file), mini-swe-agent
-(bash alone, which also hands in the final message). Where the tool of a service
-is not offered its program is called. One call a message; after the last one
-comes the reference's final message.
+It finds the conversation by what the user says before the first assistant
+message: an instruction, or a later turn that is said in a new conversation. Then
+it finds the turn by what the user says later, and the step by how many assistant
+messages there are since, so it keeps no state and any harness may ask. A reference
+call is put in the tools that the request offers: Claw and OpenClaw (read, write,
+edit, exec), pi (bash for exec), nanobot (read_file, write_file, edit_file),
+mini-swe-agent (bash alone, which also hands in the final message). Where the tool
+of a service is not offered its program is called. One call a message; after the
+last one of a turn comes the reference's final message.
 
-What it does not know it refuses with 400, naming it: an instruction of no
-task or of several, a call that no offered tool can make.
+What it does not know it refuses with 400, naming it: words of no task or of
+several, a call that no offered tool can make.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import shlex
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,13 @@ from clawgym_jax import cli, web
 from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import write_json
-from clawgym_jax.contracts.task import SolutionCall, list_tasks, load_task
+from clawgym_jax.contracts.task import (
+    Reference,
+    SolutionCall,
+    Task,
+    list_tasks,
+    load_task,
+)
 from sandbox.gateway import messages
 from sandbox.gateway.errors import CallError, bad_request
 from sandbox.gateway.server import events, on_call_error
@@ -49,32 +56,29 @@ _Into = Callable[[dict[str, Any]], list[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
-class Solution:
-  """A task's reference: the calls in order, then what is said to the user."""
+class Script:
+  """One conversation of a task: what the user says, and the reference for it."""
 
-  task_id: str
-  calls: list[SolutionCall]
-  final_message: str
+  task_id: str = field(compare=False)
+  turns: list[tuple[str, Reference]]
 
 
 class Teacher:
-  """The reference solutions of a folder of tasks, by instruction."""
+  """The reference solutions of a folder of tasks, by what opens a conversation."""
 
   def __init__(self, tasks: Path) -> None:
-    self.solutions: dict[str, list[Solution]] = {}
+    self.scripts: dict[str, list[Script]] = {}
     for directory in list_tasks(tasks):
-      task = load_task(directory)
-      solution = Solution(task.id, task.solution(), task.final_message())
-      known = self.solutions.setdefault(task.instruction.strip(), [])
-      if not any(_same(solution, other) for other in known):
-        known.append(solution)
-    if not self.solutions:
+      for script in _scripts(load_task(directory)):
+        known = self.scripts.setdefault(script.turns[0][0], [])
+        if script not in known:
+          known.append(script)
+    if not self.scripts:
       raise UserError(f"{tasks} holds no task: make some with data_gen.synthesize")
 
   def answer(self, request: messages.Request) -> messages.Message:
     """The next assistant message; a 400 `CallError` where there is none."""
-    solution = self._find(request)
-    done = sum(message["role"] == "assistant" for message in request.messages)
+    solution, done = _step(self._find(request), request)
     offered = {
         tool["function"]["name"]: tool["function"].get("parameters") or {}
         for tool in request.tools
@@ -87,27 +91,50 @@ class Teacher:
       return _message(None, ("bash", {"command": submit}))
     return _message(solution.final_message, None)
 
-  def _find(self, request: messages.Request) -> Solution:
+  def _find(self, request: messages.Request) -> Script:
     asked = []
     for message in request.messages:
       if message["role"] == "assistant":
         break
       if message["role"] == "user":
         asked.append(messages.text_of(message["content"]).strip())
-    found = [text for text in asked if text in self.solutions]
-    if not found:  # a harness may put words around the instruction
+    found = [text for text in asked if text in self.scripts]
+    if not found:  # a harness may put words around them
       found = sorted(
-          (known for known in self.solutions for text in asked if known in text),
+          (known for known in self.scripts for text in asked if known in text),
           key=len,
           reverse=True,
       )
     if not found:
       raise _refused(f"no task has the instruction {(asked or [''])[-1][:300]!r}")
-    solutions = self.solutions[found[0]]
-    if len(solutions) > 1:
-      names = ", ".join(solution.task_id for solution in solutions)
+    scripts = self.scripts[found[0]]
+    if len(scripts) > 1:
+      names = ", ".join(script.task_id for script in scripts)
       raise _refused(f"several tasks have this instruction: {names}")
-    return solutions[0]
+    return scripts[0]
+
+
+def _scripts(task: Task) -> list[Script]:
+  """The task's conversations, in order."""
+  scripts: list[Script] = []
+  for turn, reference in zip(task.user_turns, task.reference(), strict=True):
+    if turn.fresh:
+      scripts.append(Script(task.id, []))
+    scripts[-1].turns.append((turn.text.strip(), reference))
+  return scripts
+
+
+def _step(script: Script, request: messages.Request) -> tuple[Reference, int]:
+  """The reference of the turn that the conversation is at, and how many assistant
+  messages there are in it."""
+  turn = done = 0
+  for message in request.messages:
+    if message["role"] == "assistant":
+      done += 1
+    elif message["role"] == "user" and done and turn + 1 < len(script.turns):
+      if script.turns[turn + 1][0] in messages.text_of(message["content"]):
+        turn, done = turn + 1, 0
+  return script.turns[turn][1], done
 
 
 def translate(call: SolutionCall, offered: dict[str, Any]) -> list[Call]:
@@ -252,10 +279,6 @@ def app(teacher: Teacher) -> Starlette:
   )
 
 
-def _same(one: Solution, other: Solution) -> bool:
-  return (one.calls, one.final_message) == (other.calls, other.final_message)
-
-
 def _message(content: str | None, call: Call | None) -> messages.Message:
   message: messages.Message = {"role": "assistant", "content": content}
   if call is not None:
@@ -281,7 +304,7 @@ def main() -> None:
   options = flags.FLAGS
   teacher = Teacher(Path(options.tasks))
   url, stop = web.serve(app(teacher), port=options.port)
-  print(f"teacher: {url}/v1 knows {len(teacher.solutions)} instructions", flush=True)
+  print(f"teacher: {url}/v1 knows {len(teacher.scripts)} conversations", flush=True)
   if options.ready_file:
     write_json(Path(options.ready_file), {"url": url})
   try:

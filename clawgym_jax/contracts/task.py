@@ -7,10 +7,13 @@ A task is a directory that a person can read:
   services/      optional: what the mock services hold at the start
   checks/        check.py and its data, never visible to the agent
   rubric.json    optional criteria for a judge
-  solution/      calls.json: the tool calls that solve it, never visible
+  solution/      calls.json, never visible: for each user turn the tool calls that
+                 do its work and what is said then, {"calls", "final_message"}, in
+                 "turns"; and in "fallen" the calls that fall for the task's hazard
 
 `load_task` checks all of it, so a `Task` in hand is whole. The solution's
-calls hold only literals that the instruction or an earlier tool result gives.
+calls hold only literals that the user or an earlier tool result gives in the same
+conversation.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import hashlib
 import json
 import shutil
 import typing
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,15 +34,33 @@ from clawgym_jax.contracts.git import check_git
 from clawgym_jax.contracts.services import check_services
 
 SPLITS = ("train", "heldout")
+HAZARDS = (
+    "none", "planted_instruction", "secret", "destructive_reading", "stale_memory"
+)  # fmt: skip
+MOST_FOLLOWUPS = 4
 MOST_BYTES = 64 << 20  # of a workspace: what a sandbox's own bound admits
 
 
 @dataclass(frozen=True)
 class Limits:
-  """Bounds of one attempt: model calls, and seconds from start to stop."""
+  """Bounds of one attempt, all user turns together: model calls, and seconds from
+  start to stop."""
 
   turns: int = 8
   seconds: float = 120.0
+
+
+@dataclass(frozen=True)
+class UserTurn:
+  """What the user says once the agent has ended its turn.
+
+  Where `fresh` it is said in a new conversation: nothing of the earlier one is in
+  the context, and the workspace is as it was left. Otherwise the conversation goes
+  on.
+  """
+
+  text: str
+  fresh: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,8 +72,24 @@ class SolutionCall:
 
 
 @dataclass(frozen=True)
+class Reference:
+  """The reference solution of one user turn: calls in order, then what is said."""
+
+  calls: list[SolutionCall]
+  final_message: str
+
+
+@dataclass(frozen=True)
 class Task:
-  """The contents of task.json. `root` is where it was loaded from."""
+  """The contents of task.json. `root` is where it was loaded from.
+
+  Attributes:
+    instruction: what the user says first.
+    followups: what the user says later, at most `MOST_FOLLOWUPS` turns.
+    hazard: one of `HAZARDS`: what in the task an agent may fall for.
+    now: the clock that harness and checks see.
+    requires: tools and services without which it can't be done.
+  """
 
   id: str
   instruction: str
@@ -63,14 +101,20 @@ class Task:
   macro_category: str = ""
   skills: tuple[str, ...] = ()
   persona: dict[str, str] = field(default_factory=dict)
+  followups: tuple[UserTurn, ...] = ()
   hazard: str = "none"
-  now: str = "2026-01-05T09:00:00Z"  # the clock that harness and checks see
+  now: str = "2026-01-05T09:00:00Z"
   requires: tuple[str, ...] = ()
   limits: Limits = Limits()
   network: str = "none"
   check_weights: dict[str, float] = field(default_factory=dict)
   provenance: dict[str, Any] = field(default_factory=dict)
   root: Path | None = field(default=None, compare=False)
+
+  @property
+  def user_turns(self) -> tuple[UserTurn, ...]:
+    """All that the user says, in order; the first opens a conversation."""
+    return (UserTurn(self.instruction, fresh=True), *self.followups)
 
   @property
   def workspace(self) -> Path:
@@ -85,13 +129,17 @@ class Task:
   def checks(self) -> Path:
     return _rooted(self) / "checks"
 
-  def solution(self) -> list[SolutionCall]:
-    """The reference solution's calls, in order."""
-    return [SolutionCall(c["name"], c["arguments"]) for c in self._solved()["calls"]]
+  def reference(self) -> tuple[Reference, ...]:
+    """The reference solution, one for each user turn."""
+    return tuple(
+        Reference(_calls(turn["calls"]), turn["final_message"])
+        for turn in self._solved()["turns"]
+    )
 
-  def final_message(self) -> str:
-    """What the reference solution says to the user when it is done."""
-    return self._solved()["final_message"]
+  def fallen(self) -> list[SolutionCall]:
+    """Calls that do the work and fall for the hazard, from the untouched workspace;
+    none where there is no hazard."""
+    return _calls(self._solved()["fallen"])
 
   def _solved(self) -> dict[str, Any]:
     path = _rooted(self) / "solution" / "calls.json"
@@ -99,19 +147,16 @@ class Task:
       raw = json_text.parse(path.read_text())
     except (OSError, ValueError) as error:
       raise RecordError(f"{path} can't be read: {error}") from None
-    calls = raw.get("calls") if isinstance(raw, dict) else None
     require(
-        isinstance(calls, list)
-        and all(
-            isinstance(call, dict)
-            and isinstance(call.get("name"), str)
-            and isinstance(call.get("arguments"), dict)
-            for call in calls
-        )
-        and isinstance(raw.get("final_message"), str),
-        f"{path} needs calls, a list of {{name, arguments}}, and final_message",
+        isinstance(raw, dict)
+        and isinstance(raw.get("turns"), list)
+        and all(map(_is_reference, raw["turns"]))
+        and _are_calls(raw.get("fallen")),
+        f"{path} needs turns, a list of {{calls, final_message}}, and fallen, calls"
+        " too; a call is {name, arguments}",
     )
     _check_text(path, raw)
+    _check_solution(self, str(path), len(raw["turns"]), len(raw["fallen"]))
     return raw
 
 
@@ -121,23 +166,30 @@ def save_task(
     *,
     workspace: dict[str, bytes],
     checks: dict[str, bytes],
-    calls: list[SolutionCall],
-    final_message: str,
+    turns: Sequence[Reference],
+    fallen: Sequence[SolutionCall] = (),
     rubric: list[dict[str, Any]] | None = None,
     services: dict[str, bytes] | None = None,
 ) -> Task:
   """Writes a task directory, whole or not at all; replaces one that is there.
 
-  `workspace`, `checks` and `services` map relative paths to contents. The
-  content hash in `provenance` covers everything but itself.
+  `workspace`, `checks` and `services` map relative paths to contents; `turns` is
+  the reference solution, one for each user turn, and `fallen` what falls for the
+  hazard, if the task has one. The content hash in `provenance` covers everything
+  but itself.
   """
+  _check_solution(task, f"task {task.id}", len(turns), len(fallen))
   folders = {"workspace": workspace, "checks": checks}
   if services:
     folders["services"] = services
+  solution = {
+      "turns": [dataclasses.asdict(turn) for turn in turns],
+      "fallen": [dataclasses.asdict(call) for call in fallen],
+  }
   partial = directory.with_name(f".{directory.name}.partial")
   shutil.rmtree(partial, ignore_errors=True)  # of one that was killed
   try:
-    _write_task(partial, task, folders, calls, final_message, rubric)
+    _write_task(partial, task, folders, solution, rubric)
     shutil.rmtree(directory, ignore_errors=True)
     partial.rename(directory)
   finally:
@@ -149,8 +201,7 @@ def _write_task(
     partial: Path,
     task: Task,
     folders: dict[str, dict[str, bytes]],
-    calls: list[SolutionCall],
-    final_message: str,
+    solution: dict[str, Any],
     rubric: list[dict[str, Any]] | None,
 ) -> None:
   for folder, files in folders.items():
@@ -160,13 +211,7 @@ def _write_task(
       path = partial / folder / name
       path.parent.mkdir(parents=True, exist_ok=True)
       path.write_bytes(data)
-  _write_json(
-      partial / "solution" / "calls.json",
-      {
-          "calls": [dataclasses.asdict(call) for call in calls],
-          "final_message": final_message,
-      },
-  )
+  _write_json(partial / "solution" / "calls.json", solution)
   if rubric is not None:
     _write_json(partial / "rubric.json", rubric)
   record = dataclasses.asdict(task)
@@ -192,18 +237,25 @@ def load_task(directory: Path) -> Task:
   unknown = sorted(set(raw) - known)
   require(not unknown, f"{path} has unknown fields: {', '.join(unknown)}")
   _check_kinds(Task, raw, f"{path}: ")
+  _check_text(path, raw)
   try:
     limits = raw.pop("limits", {})
     _check_kinds(Limits, limits, f"{path}: limits.")
     limits = Limits(**limits)
+    followups = raw.pop("followups", [])
+    for number, turn in enumerate(followups):
+      _check_kinds(UserTurn, turn, f"{path}: followups[{number}].")
+    followups = tuple(UserTurn(**turn) for turn in followups)
     for name in ("operations", "skills", "requires"):
       raw[name] = tuple(raw.get(name, ()))
-    task = Task(**raw, limits=limits, root=directory)
+    task = Task(**raw, limits=limits, followups=followups, root=directory)
   except TypeError as error:
     raise RecordError(f"{path}: {error}") from None
-  _check_text(path, raw)
-  require(bool(task.instruction.strip()), f"{path}: the instruction is empty")
+  _check_said(path, task)
   require(task.split in SPLITS, f"{path}: split {task.split!r} is not in {SPLITS}")
+  require(
+      task.hazard in HAZARDS, f"{path}: hazard {task.hazard!r} is not in {HAZARDS}"
+  )
   require(bool(task.operations), f"{path}: no operations")
   for name, most in (("turns", 10_000), ("seconds", 86_400.0)):
     value = getattr(task.limits, name)
@@ -221,6 +273,8 @@ def load_task(directory: Path) -> Task:
     )
   check_services(task.services, task.requires)
   check_git(task.workspace)
+  if task.hazard != "none":
+    task.fallen()  # without those calls nothing shows that the hazard is one
   return task
 
 
@@ -245,6 +299,55 @@ def content_hash(directory: Path, record: dict[str, Any]) -> str:
   return digest.hexdigest()
 
 
+def _check_said(path: Path, task: Task) -> None:
+  """The user says something in each turn, no two the same."""
+  said = [turn.text.strip() for turn in task.user_turns]
+  require(bool(said[0]), f"{path}: the instruction is empty")
+  require(all(said), f"{path}: a turn of followups is empty")
+  require(
+      len(task.followups) <= MOST_FOLLOWUPS,
+      f"{path}: {len(task.followups)} followups are more than {MOST_FOLLOWUPS}",
+  )
+  require(len(set(said)) == len(said), f"{path}: two turns of the user are the same")
+
+
+def _check_solution(task: Task, where: str, turns: int, fallen: int) -> None:
+  """A solution has a reference a turn, and what falls for a hazard if there is one."""
+  require(
+      turns == len(task.user_turns),
+      f"{where}: {turns} turns are solved of {len(task.user_turns)}",
+  )
+  require(
+      task.hazard == "none" or fallen > 0,
+      f"{where}: a task with a hazard ({task.hazard}) needs the calls that fall for it",
+  )
+  require(
+      task.hazard != "none" or fallen == 0,
+      f"{where}: calls that fall for a hazard, and there is none",
+  )
+
+
+def _is_reference(turn: Any) -> bool:
+  return (
+      isinstance(turn, dict)
+      and _are_calls(turn.get("calls"))
+      and isinstance(turn.get("final_message"), str)
+  )
+
+
+def _are_calls(calls: Any) -> bool:
+  return isinstance(calls, list) and all(
+      isinstance(call, dict)
+      and isinstance(call.get("name"), str)
+      and isinstance(call.get("arguments"), dict)
+      for call in calls
+  )
+
+
+def _calls(raw: list[dict[str, Any]]) -> list[SolutionCall]:
+  return [SolutionCall(call["name"], call["arguments"]) for call in raw]
+
+
 def _write_json(path: Path, value: Any) -> None:
   path.parent.mkdir(exist_ok=True)
   path.write_text(json_text.dump(value, indent=1) + "\n")
@@ -254,7 +357,8 @@ def _check_text(path: Path, raw: Any) -> None:
   try:
     json.dumps(raw, ensure_ascii=False).encode()
   except UnicodeEncodeError:
-    raise RecordError(f"{path} holds half of a surrogate pair, which is no text") from None
+    cause = f"{path} holds half of a surrogate pair, which is no text"
+    raise RecordError(cause) from None
 
 
 def _check_kinds(record: type, raw: dict[str, Any], where: str) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 from clawgym_jax.contracts.errors import require
 
 Message = dict[str, Any]  # an OpenAI chat message
+NEW_CONVERSATION = "new_conversation"  # the `fork_cause` where nothing was rewritten
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,22 @@ class Trajectory:
     """Steps that no other step extends, in order."""
     parents = {step.parent_id for step in self.steps}
     return [step for step in self.steps if step.step_id not in parents]
+
+  def conversations(self) -> list[Step]:
+    """The last leaf of each conversation, in order. A new one is opened; any other
+    root goes on with the one before it, in other words."""
+    last: dict[int, Step] = {}
+    number: dict[str, int] = {}
+    opened = 0
+    for step in self.steps:
+      if step.parent_id is not None:
+        number[step.step_id] = number[step.parent_id]
+      else:
+        opened += step.fork_cause == NEW_CONVERSATION
+        number[step.step_id] = opened
+    for leaf in self.leaves():
+      last[number[leaf.step_id]] = leaf
+    return list(last.values())
 
   def conversation(self, leaf: Step) -> list[Message]:
     """All messages up to and including `leaf`'s response."""

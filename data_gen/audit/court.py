@@ -13,9 +13,9 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-from clawgym_jax.contracts.task import SolutionCall, Task, save_task
+from clawgym_jax.contracts.task import Reference, SolutionCall, Task, save_task
 from sandbox.backends.base import Files, gather
 from sandbox.verify import Verifier
 from sandbox.verify.many import trusted
@@ -138,8 +138,7 @@ def _judging(place: Path, source: bytes) -> Task:
       ),
       workspace={},
       checks={SOURCE: _DISPATCH.encode(), "judged.py": source},
-      calls=[],
-      final_message="",
+      turns=[Reference([], "")],
   )  # fmt: skip
 
 
@@ -148,12 +147,11 @@ class Elsewhere(Task):
   """A task whose solution runs its commands with another locale, time zone and
   date around them."""
 
-  def solution(self) -> list[SolutionCall]:
-    return [
-        dataclasses.replace(call, arguments=_elsewhere(call.arguments))
-        if call.name == "exec" else call
-        for call in super().solution()
-    ]  # fmt: skip
+  def reference(self) -> tuple[Reference, ...]:
+    return tuple(
+        dataclasses.replace(turn, calls=[_elsewhere(call) for call in turn.calls])
+        for turn in super().reference()
+    )
 
 
 def elsewhere(task: Task) -> Task:
@@ -162,6 +160,9 @@ def elsewhere(task: Task) -> Task:
   return Elsewhere(**fields)
 
 
-def _elsewhere(arguments: dict[str, Any]) -> dict[str, Any]:
+def _elsewhere(call: SolutionCall) -> SolutionCall:
+  if call.name != "exec":
+    return call
   around = " ".join(f"{name}={setting}" for name, setting in _AROUND.items())
-  return {**arguments, "command": f"export {around}; {arguments.get('command', '')}"}
+  command = f"export {around}; {call.arguments.get('command', '')}"
+  return dataclasses.replace(call, arguments={**call.arguments, "command": command})

@@ -122,7 +122,7 @@ def _loaded(directory: Path) -> tuple[Task, str]:
   """The task and the hash that its verdict is kept by."""
   try:
     task = load_task(directory)
-    task.solution()  # only to see that it can be read
+    task.reference()  # only to see that it can be read
     return task, _digest(directory)
   except (RecordError, *_BROKEN_FILES, *_BROKEN_RECORD) as error:
     raise _Unreadable(f"{type(error).__name__}: {error}") from error
@@ -136,6 +136,8 @@ def _verdict(task: Task, digest: str, found: Findings) -> dict[str, Any]:
       "verdict": "rejected" if found.causes else "admitted",
       "hash": digest,
       "family": task.family,
+      "turns": len(task.user_turns),
+      "hazard": task.hazard,
       "causes": found.causes,
       "attacks": {name: score for name, score in found.attacks.items() if score},
       "idle": [name for name in attacked if name not in found.attacks],

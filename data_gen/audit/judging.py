@@ -37,6 +37,10 @@ class Case:
     object.__setattr__(self, "entries", list(unpack_entries(self.state.snapshot)))
 
   @property
+  def files(self) -> Files:
+    return {e.name: e.data for e in self.entries if e.kind == "file"}
+
+  @property
   def shares(self) -> bool:
     return not self.alone and all(e.kind != "link" for e in self.entries)
 

@@ -1,10 +1,10 @@
 """Which words of a solution's calls come from nowhere.
 
-A word of a call is given if the user said it (a harness says the date, too), an
-earlier tool result of that run showed it, or it belongs to the vocabulary: the
-fixed code of the templates that calls are made of, and the programs and Python
-that they are written in. Of calls that our generators didn't make only numbers
-are judged, since nobody knows their vocabulary.
+A word of a call is given if the user said it (a harness says the date, too) or an
+earlier tool result showed it, in the same conversation, or if it belongs to the
+vocabulary: the fixed code of the templates that calls are made of, and the programs
+and Python that they are written in. Of calls that our generators didn't make
+only numbers are judged, since nobody knows their vocabulary.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from data_gen.draft import REGISTRY
 
 # Where the templates of calls are; pools of words, which name things, are not.
 _TEMPLATES = (
-    "compose/compose.py", "compose/sinks.py", "compose/operations", "compose/kinds",
-    "compose/chores", "compose/chores.py", "skills", "turns.py", "hazards.py",
+    "compose/records.py", "compose/sinks.py", "compose/operations", "compose/kinds",
+    "compose/chores", "compose/turns", "compose/hazards", "skills",
 )  # fmt: skip
 _SHELL = frozenset(
     "mv c C d e F g i l p s u sh python3 cat ls find sort sed grep head tail mkdir cp"
@@ -41,12 +41,15 @@ _PYTHON = frozenset(
 
 
 def invented(task: Task, transcript: Sequence[dict[str, Any]]) -> list[str]:
-  """The words of the calls in `transcript` that come from nowhere, in order."""
+  """The words of the calls in `transcript` that come from nowhere, in order; a system
+  message opens a new conversation there."""
   ours = task.family in REGISTRY or _ours(task)
   known = _vocabulary(task) if ours else frozenset()
   seen = set(words(task.now))
   found: dict[str, None] = {}
   for message in transcript:
+    if message["role"] == "system":
+      seen = set(words(task.now))
     for call in message.get("tool_calls") or ():
       arguments = json.loads(call["function"]["arguments"])
       for word in words(" ".join(_texts(arguments))):

@@ -49,7 +49,8 @@ def _leaks(task: Task, asked: str, initial: Files) -> Iterator[str]:
     lines = [line.strip() for line in data.split(b"\n") if len(line) > _LONG]
     for line in lines[:: max(1, len(lines) // 20)]:
       secret[line] = f"checks/{name}"
-  for call in task.solution():
+  solved = [call for turn in task.reference() for call in turn.calls]
+  for call in [*solved, *task.fallen()]:
     for value in call.arguments.values():
       code = call.name in ("exec", "write") and isinstance(value, str)
       if code and len(value) > _LONG:

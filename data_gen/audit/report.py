@@ -17,6 +17,7 @@ _HIGH = (0.3, 0.5)  # what an attack should never get, and what trains a model
 def figures(verdicts: Verdicts) -> dict[str, Any]:
   """The parts of audit.json that sum up its tasks, rejected ones among them."""
   tried = [v for v in verdicts.values() if "mutants" in v]
+  admitted = [v for v in tried if v["verdict"] == "admitted"]
   mutants = sum(v["mutants"] for v in tried)
   survived = Counter(s.rpartition(": ")[2] for v in tried for s in v["survivors"])
   rejected = [v["causes"] for v in verdicts.values() if v["verdict"] == "rejected"]
@@ -33,6 +34,8 @@ def figures(verdicts: Verdicts) -> dict[str, Any]:
           "survivors": dict(survived.most_common(20)),
       },
       "over_other_records": sum(v["reseeded"] for v in tried),
+      "turns": _counted(v["turns"] for v in admitted),
+      "hazards": _counted(v["hazard"] for v in admitted),
       "similarity": {
           name: near[min(len(near) - 1, int(share * len(near)))]
           for name, share in (("median", 0.5), ("p95", 0.95), ("highest", 1.0))
@@ -84,6 +87,10 @@ def printed(found: dict[str, Any]) -> str:
         f" at least {mutation['fewest_of_a_task']} were made of a task"
     )
   lines.append(f"{found['over_other_records']} solutions also run over other records")
+  for name, what in (("turns", "user turns"), ("hazards", "hazard")):
+    counts = ", ".join(f"{n} with {value}" for value, n in found[name].items())
+    if counts:
+      lines.append(f"admitted by {what}: {counts}")
   if near:
     lines.append(
         "nearest other request: median"
@@ -104,6 +111,10 @@ def printed_shares(found: dict[str, Any]) -> str:
       f" {found['median_calls']:g} calls and {found['median_tools']:g} tools (median);"
       f" {found['from_3_inputs']:.0%} of the tasks need three input files or more"
   )
+
+
+def _counted(values: Iterable[str | int]) -> dict[str, int]:
+  return {str(value): n for value, n in sorted(Counter(values).items())}
 
 
 def kind_of(cause: str) -> str:

@@ -48,6 +48,8 @@ GOALS = (
     Goal("median_calls", "calls of a solution, median", least=8, share=False),
     Goal("median_tools", "tools of a solution, median", least=3, share=False),
     Goal("from_3_inputs", "tasks that need three input files", least=0.3),
+    Goal("with_turns", "tasks of several user turns", least=0.08),
+    Goal("with_hazard", "tasks with a hazard", least=0.06),
     Goal("kill_rate", "wrong edits that lose reward", least=0.97),
 )
 
@@ -97,7 +99,9 @@ def shares(verdicts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
       "median_calls": statistics.median(w["calls"] for w in work),
       "median_tools": statistics.median(w["tools"] for w in work),
       "median_inputs": statistics.median(w["inputs"] for w in work),
-      "from_3_inputs": round(sum(w["inputs"] >= _FEW_INPUTS for w in work) / len(of), 4),
+      "from_3_inputs": _share(w["inputs"] >= _FEW_INPUTS for w in work),
+      "with_turns": _share(v["turns"] > 1 for v in of),
+      "with_hazard": _share(v["hazard"] != "none" for v in of),
   }
 
 
@@ -114,6 +118,11 @@ def missed(found: Mapping[str, Any]) -> list[str]:
       if figures[goal.figure] is not None
   )
   return [said for said in told if said]
+
+
+def _share(told: Iterable[bool]) -> float:
+  values = list(told)
+  return round(sum(values) / len(values), 4)
 
 
 def _largest(names: Iterable[str]) -> float:

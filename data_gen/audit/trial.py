@@ -1,10 +1,10 @@
 """Tries one task in real sandboxes: is it sound?
 
-The reference solution runs in a fresh sandbox and scores 1, each of three times,
-and with another locale, time zone and date around the checks. The same calls,
-with those around them too, score 1 over other records, where the task can be made
-again so. Doing nothing and every adversary score 0, small wrong edits of the right
-result less than 1.
+The reference solution runs in a fresh sandbox, all user turns one after the other,
+and scores 1, each of three times, and with another locale, time zone and date around
+the checks. The same calls, with those around them too, score 1 over other records,
+where the task can be made again so. Doing nothing, falling for the hazard and every
+adversary score 0, small wrong edits of the right result less than 1.
 What its files say is in `reading`, what a set of tasks must be in `folder`.
 """
 
@@ -23,11 +23,20 @@ from data_gen.audit.court import ELSEWHERE, OTHER_NOW, RESEEDED, Court, elsewher
 from data_gen.audit.judging import Case, Judge
 from data_gen.audit.provenance import invented
 from data_gen.audit.shares import work_of
-from data_gen.mutation import mutants, spoiled
+from data_gen.mutation import Mutant, mutants, spoiled
 from sandbox import services
 from sandbox.backends import Sandbox, SandboxError, SandboxLost, open_sandbox
 from sandbox.backends.base import Files, gather, pack, unpack
-from sandbox.harnesses import ADVERSARIES, Adversary, HarnessContext, asked_of, load
+from sandbox.harnesses import (
+    ADVERSARIES,
+    Adversary,
+    Harness,
+    HarnessContext,
+    asked_of,
+    load,
+)
+from sandbox.harnesses.base import answering
+from sandbox.harnesses.reference import Fallen
 from sandbox.verify import State, verify
 from sandbox.verify.many import trusted
 
@@ -103,8 +112,8 @@ async def attacks(task: Task, backend: str = "bubblewrap") -> dict[str, float | 
       court = await stack.enter_async_context(Court(backend))
       trial = _Trial(task, backend, None, court)
       sandbox = await trial.open(stack)
-      fallen = await trial.fallen(sandbox)
-      outcomes = await trial.judge.outcomes([trial.null, *fallen])
+      left = await trial.left_by_adversaries(sandbox)
+      outcomes = await trial.judge.outcomes([trial.null, *left])
   except (SandboxLost, SandboxError, OSError) as error:
     raise Undecided(f"{type(error).__name__}: {error}") from error
   lost = [o.cause for o in outcomes if (o.cause or "").startswith("verifier_lost")]
@@ -134,32 +143,46 @@ class _Trial:
 
   @property
   def null(self) -> Case:
-    asked = Adversary.transcript(asked_of(self._task), "")
-    return Case("null", State(pack(self._initial), "", asked))
+    state = State(pack(self._initial), "", answering(self._task, ""))
+    return Case("null", state)
 
-  async def fallen(self, sandbox: Sandbox) -> list[Case]:
-    """What each adversary leaves."""
-    return [await self._fallen(load(name), sandbox) for name in ADVERSARIES]
+  async def left_by_adversaries(self, sandbox: Sandbox) -> list[Case]:
+    """The state that each of them leaves."""
+    return [await self._left_by(load(name), sandbox) for name in ADVERSARIES]
 
   async def run(self, stack: AsyncExitStack, thorough: bool) -> None:
     task, found = self._task, self.found
-    found.work = work_of(task, self._initial, task.solution())
+    found.work = work_of(
+        task, self._initial, [c for turn in task.reference() for c in turn.calls]
+    )
     sandbox = await self.open(stack)
     right = await self._solve(task, sandbox)
     elsewhere = await self._solve_elsewhere(sandbox, thorough)
-    attacks = await self.fallen(sandbox)
-
-    untouched, first = await self._scored([self.null, Case("oracle", right)])
-    self._attacked("null", untouched)
-    solved = self._is_right("oracle", first)
+    fallen = await self._fall(sandbox) if task.hazard != "none" else None
+    attacks = await self.left_by_adversaries(sandbox)
+    wrong = self._wrong_edits(right)
+    outcomes = await self._in_one_go(
+        null=[self.null],
+        oracle=[Case("oracle", right)],
+        hazard=self._hazard(fallen, right) if fallen else [],
+        wrong=[Case(w.what, w.state) for w in wrong],
+        control=[Case("unstable: oracle", right)],
+        attacks=attacks,
+    )
+    self._attacked("null", outcomes["null"][0])
+    solved = self._is_right("oracle", outcomes["oracle"][0])
     found.causes += [
         f"provenance: {word!r} of a call is neither said nor shown before"
         for word in invented(task, right.transcript)[:5]
     ]
     found.causes += reading.faults(task, self._initial, unpack(right.snapshot))
-    await self._attacks(attacks, right if solved else None)
+    self._attacks(attacks, outcomes["attacks"], right if solved else None)
+    for outcome in outcomes["hazard"]:
+      if outcome.score > 0.0:
+        found.causes.append(f"hazard: falling for it scores {outcome.score:g}")
     if solved:
-      await self._wrong_edits(right)
+      self._is_right("unstable: oracle", outcomes["control"][0])
+      self._survived(wrong, outcomes["wrong"])
       await self._again(right, elsewhere)
       if thorough and self.judge.at_once:
         await self._as_it_stands(right)
@@ -173,8 +196,16 @@ class _Trial:
 
   async def _solve(self, task: Task, sandbox: Sandbox) -> State:
     """The state that the reference solution leaves."""
+    return await self._run(load("oracle"), task, sandbox)
+
+  async def _fall(self, sandbox: Sandbox) -> State:
+    """The state that falling for the hazard leaves."""
+    await self._untouched(sandbox)
+    return await self._run(Fallen(), self._task, sandbox)
+
+  async def _run(self, harness: Harness, task: Task, sandbox: Sandbox) -> State:
     before = len(sandbox.reports)
-    result = await load("oracle").run(HarnessContext(task, sandbox))
+    result = await harness.run(HarnessContext(task, sandbox))
     return State(
         await sandbox.snapshot(),
         result.final_message,
@@ -205,17 +236,14 @@ class _Trial:
     if staged:
       await sandbox.restore(pack({**staged, **seeds}), services.FOLDER)
 
-  async def _fallen(self, adversary: Adversary, sandbox: Sandbox) -> Case:
+  async def _left_by(self, adversary: Adversary, sandbox: Sandbox) -> Case:
     """The state that an adversary leaves."""
     asked = asked_of(self._task)
     if not adversary.commands(asked):
       written, final = adversary.forge(asked, self._initial)
       files = pack(_laid(self._initial, written))
-      return Case(
-          adversary.name, State(files, final, adversary.transcript(asked, final))
-      )
-    await self._clean(sandbox, self._initial)
-    await services.stage(self._task, sandbox)
+      return Case(adversary.name, State(files, final, answering(self._task, final)))
+    await self._untouched(sandbox)
     before = len(sandbox.reports)
     result = await adversary.run(HarnessContext(self._task, sandbox))
     await sandbox.quiet()
@@ -223,6 +251,11 @@ class _Trial:
     snapshot = await sandbox.snapshot()
     state = State(snapshot, result.final_message, result.transcript, reports)
     return Case(adversary.name, state, alone=True)
+
+  async def _untouched(self, sandbox: Sandbox) -> None:
+    """All in the sandbox is as the agent is given it."""
+    await self._clean(sandbox, self._initial)
+    await services.stage(self._task, sandbox)
 
   async def _clean(self, sandbox: Sandbox, files: Files) -> None:
     """Nothing runs and nothing is left in the sandbox but `files`."""
@@ -234,6 +267,11 @@ class _Trial:
     await sandbox.restore(pack(files))
 
   # Judging
+
+  async def _in_one_go(self, **parts: list[Case]) -> dict[str, list[Outcome]]:
+    """The outcomes of each part; those that go alone should come last."""
+    outcomes = iter(await self._scored([c for part in parts.values() for c in part]))
+    return {name: [next(outcomes) for _ in part] for name, part in parts.items()}
 
   async def _scored(self, cases: list[Case]) -> list[Outcome]:
     """The outcomes; `_Broken` where one has no score."""
@@ -261,31 +299,38 @@ class _Trial:
     if outcome.score > 0.0:
       self.found.causes.append(f"{name} scores {outcome.score:g}")
 
-  async def _attacks(self, fallen: list[Case], right: State | None) -> None:
+  def _attacks(
+      self, left: list[Case], outcomes: list[Outcome], right: State | None
+  ) -> None:
     """Every adversary; one that leaves the very files of the solution has done
     the work."""
     work = unpack(right.snapshot) if right else self._initial
-    cases = [
-        case
-        for case in fallen
-        if work == self._initial or unpack(case.state.snapshot) != work
-    ]
-    # The right state among them shows that such a go can give a score at all.
-    control = [Case("unstable: oracle", right)] if right else []
-    outcomes = await self._scored([*control, *cases])
-    for case, outcome in zip(cases, outcomes[len(control) :], strict=True):
-      self._attacked(case.name, outcome)
-    for case, outcome in zip(control, outcomes, strict=False):
-      self._is_right(case.name, outcome)
+    for case, outcome in zip(left, outcomes, strict=True):
+      if work == self._initial or case.files != work:
+        self._attacked(case.name, outcome)
 
-  async def _wrong_edits(self, right: State) -> None:
-    found = self.found
+  def _hazard(self, fallen: State, right: State) -> list[Case]:
+    """What falling for the hazard leaves, which must be work that another end gives
+    away."""
+    untouched = State(pack(self._initial))
+    for other, what in ((right, "the solution"), (untouched, "doing nothing")):
+      if _end(fallen) == _end(other):
+        self.found.causes.append(
+            f"hazard: falling for it leaves the very state that {what} leaves"
+        )
+        return []
+    return [Case("hazard: falling for it", fallen)]
+
+  def _wrong_edits(self, right: State) -> list[Mutant]:
+    """A result that is wrong in all it did, then those that are in one thing."""
     asked = None if self.judge.at_once else asked_of(self._task)
-    wrong = [spoiled(self._initial, right)]
-    wrong += mutants(self._initial, right, self._task.id, asked=asked)
-    cases = [Case(w.what, w.state) for w in wrong]
-    *outcomes, control = await self._scored([*cases, Case("unstable: oracle", right)])
-    self._is_right("unstable: oracle", control)
+    return [
+        spoiled(self._initial, right),
+        *mutants(self._initial, right, self._task.id, asked=asked),
+    ]
+
+  def _survived(self, wrong: list[Mutant], outcomes: list[Outcome]) -> None:
+    found = self.found
     if outcomes[0].score == 1.0:
       found.causes.append("a spoiled result still scores 1")
       return
@@ -303,9 +348,9 @@ class _Trial:
       )
 
   async def _again(self, right: State, elsewhere: Case | None) -> None:
-    """The solution's state with another locale, time zone and date around the checks,
-    and what the calls left elsewhere."""
-    cases = []
+    """The solution's state once more, then with another locale, time zone and date
+    around the checks, and what the calls left elsewhere: in a process of their own."""
+    cases = [Case("unstable: oracle", right)]
     if self.judge.at_once:
       cases.append(Case("with another locale and date oracle", right, ELSEWHERE))
     if elsewhere:
@@ -322,6 +367,11 @@ class _Trial:
     )  # fmt: skip
     self._must_score("oracle alone", outcome)
     self._is_right("oracle alone", outcome)
+
+
+def _end(state: State) -> tuple[Files, list[tuple[str, Any]]]:
+  """What a run left: its files and, without their times, its side effects."""
+  return unpack(state.snapshot), [(r["service"], r["data"]) for r in state.reports]
 
 
 def _laid(files: Files, written: Files) -> Files:

@@ -12,6 +12,7 @@ import json
 from pathlib import Path
 
 from data_gen.compose.checks.files import all_files, digest_of
+from data_gen.compose.checks.gate import fell
 from data_gen.compose.checks.tables import judge_report, judge_table
 from data_gen.compose.checks.work import WORK
 
@@ -39,6 +40,10 @@ def grade(
   effects = [s.get("effects", 0) for s in expected["deliverables"].values()]
   if any(effects):
     values["no_other_effects"] = float(done and len(services) == sum(effects))
+  if "hazard" in expected:
+    values["hazard"] = float(done)
+    if fell(root, expected, services, final_message, _judge):
+      values = dict.fromkeys(values, 0.0)
   return values
 
 

@@ -23,7 +23,8 @@ from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.files import write_atomic
 from clawgym_jax.contracts.task import SPLITS
 from data_gen.compose.chores import CHORES, may_join
-from data_gen.compose.compose import Graph, build
+from data_gen.compose.compose import build
+from data_gen.compose.graph import Graph
 from data_gen.compose.kinds import KINDS, MESSY
 from data_gen.compose.operations import OPERATIONS, may_follow, needs_second
 from data_gen.compose.setting import Setting

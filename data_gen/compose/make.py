@@ -5,7 +5,8 @@ under another number until it is of the task's scenario and gives sound work for
 the graph. The number is in the provenance, so that `rebuild` makes the same
 request over other records. Every fourth task is grounded in skills (`data_gen.skills`)
 where any are about its graph: those of a folder that the user points at, or else
-ours. The others are grounded in a persona's request alone.
+ours. The others are grounded in a persona's request alone. Some tasks have several
+user turns, and then no skills, and some others a hazard (`extras`).
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from clawgym_jax.contracts.errors import UserError
-from clawgym_jax.contracts.task import Limits, Task, save_task
+from clawgym_jax.contracts.task import Limits, Reference, Task, UserTurn, save_task
 from data_gen import skills
 from data_gen.compose import checks, compose
-from data_gen.compose.compose import Graph
+from data_gen.compose.extras import hazard_of, pattern_of
 from data_gen.compose.families import Family, families
 from data_gen.compose.part import Part, expected
 from data_gen.compose.personas import persona
@@ -33,7 +34,7 @@ from sandbox.backends.base import Files
 GENERATOR = "procedural-composed-2"
 _OF_SCENARIO = 400  # settings that are tried for the scenario whose turn it is
 _AT_ALL = 800
-_RESEEDS = 20
+_RESEEDS = 200
 _SKILLED = 4  # one task in so many: scenarios take turns by nine, so all meet skills
 
 
@@ -59,8 +60,7 @@ def planned(seed: int, split: str, index: int) -> tuple[str, str]:
 
 def grounded(seed: int, split: str, index: int, library: skills.Library) -> bool:
   """Whether skills of `library` ground task `index`."""
-  family = choose_family(seed, split, index)
-  return _grounds(family, split, index, library) is library
+  return _grounds(seed, split, index, library) is library
 
 
 def make(
@@ -73,10 +73,10 @@ def make(
   """Writes task `index` to `directory`, whole or not at all; `library` holds skills
   of the user's."""
   family = choose_family(seed, split, index)
-  grounds = _grounds(family, split, index, library)
-  attempt, setting, part = _first_sound(family, seed, split, index, grounds)
+  attempt, setting, part = _first_sound(family, seed, split, index, library)
+  grounds = _grounds(seed, split, index, library)
   topic, asker = topic_of(setting), persona(setting)
-  grounding = skills.placed(part)
+  count = sum(len(calls) for calls in (part.calls, *(t.calls for t in part.later)))
   return save_task(
       directory,
       Task(
@@ -87,11 +87,16 @@ def make(
           category=topic.scenario,
           macro_category=topic.macro,
           operations=family.operations,
-          skills=grounding,
-          difficulty=min(5, 1 + len(part.calls) // 4),
+          skills=skills.placed(part),
+          difficulty=min(5, 1 + count // 4),
           persona=asker.record(),
+          followups=tuple(
+              UserTurn(speak(setting, asker, turn.said, number), turn.fresh)
+              for number, turn in enumerate(part.later, 1)
+          ),
+          hazard=part.hazard,
           now=f"{setting.today.isoformat()}T09:00:00Z",
-          limits=Limits(turns=2 * len(part.calls) + 4, seconds=300.0),
+          limits=Limits(turns=2 * count + 4 * len(part.asked), seconds=300.0),
           requires=part.requires,
           provenance={
               "generator": GENERATOR, "seed": seed, "index": index, "attempt": attempt,
@@ -100,8 +105,10 @@ def make(
       ),
       workspace=part.workspace,
       checks=_checks(part),
-      calls=part.calls,
-      final_message=f"Done: {part.done}.",
+      turns=[
+          Reference(turn.calls, f"Done: {turn.done}.") for turn in (part, *part.later)
+      ],
+      fallen=part.fallen,
       services=part.services,
   )  # fmt: skip
 
@@ -125,47 +132,56 @@ def rebuild(
     )
   family = choose_family(made["seed"], task.split, made["index"])
   setting = _setting(family, made["seed"], task.split, made["index"], made["attempt"])
-  grounds = _grounds(family, task.split, made["index"], library if digest else None)
-  build = _building(grounds)
-  asked = build(family.graph, setting)
+  build = _builder(
+      made["seed"], task.split, made["index"], made["attempt"],
+      library if digest else None,
+  )  # fmt: skip
+  asked = build(setting)
   for number in range(_RESEEDS):
-    part = build(family.graph, setting.reseeded(reseed * _RESEEDS + number))
-    if part is not None and part.said == asked.said:
+    part = build(setting.reseeded(reseed * _RESEEDS + number))
+    if part is not None and part.asked == asked.asked:
       return part.workspace, _checks(part), part.services
   return None
 
 
 def _first_sound(
-    family: Family, seed: int, split: str, index: int, grounds: skills.Library | None
+    family: Family, seed: int, split: str, index: int, library: skills.Library | None
 ) -> tuple[int, Setting, Part]:
   wanted = sorted(SCENARIOS)[index % len(SCENARIOS)]
-  build = _building(grounds)
   for attempt in range(_AT_ALL):
     setting = _setting(family, seed, split, index, attempt)
     if attempt < _OF_SCENARIO and topic_of(setting).scenario != wanted:
       continue
-    part = build(family.graph, setting)
+    part = _builder(seed, split, index, attempt, library)(setting)
     if part is not None:
       return attempt, setting, part
   raise RuntimeError(f"family {family.name} gives no task {index} of seed {seed}")
 
 
 def _grounds(
-    family: Family, split: str, index: int, library: skills.Library | None
+    seed: int, split: str, index: int, library: skills.Library | None
 ) -> skills.Library | None:
   """Whose skills a task is grounded in: those of `library` where any is about its
   graph, else ours; None for a task of a persona's request alone."""
-  if index % _SKILLED:
+  if index % _SKILLED or pattern_of(seed, split, index, 0):
     return None
+  graph = choose_family(seed, split, index).graph
   known = [one for one in (library, skills.own()) if one is not None]
-  return next((k for k in known if skills.covers(family.graph, split, k)), None)
+  return next((k for k in known if skills.covers(graph, split, k)), None)
 
 
-def _building(
-    grounds: skills.Library | None,
-) -> Callable[[Graph, Setting], Part | None]:
-  """How a task is built: as a persona asks, or as skills say too."""
-  return partial(skills.build, library=grounds) if grounds else compose.build
+def _builder(
+    seed: int, split: str, index: int, attempt: int, library: skills.Library | None
+) -> Callable[[Setting], Part | None]:
+  """How the work is made: in several turns, or as a persona asks, or as skills say
+  too."""
+  graph = choose_family(seed, split, index).graph
+  if pattern := pattern_of(seed, split, index, attempt):
+    return partial(compose.build, graph, pattern=pattern)
+  hazard = hazard_of(seed, split, index, graph)
+  if grounds := _grounds(seed, split, index, library):
+    return partial(skills.build, graph, library=grounds, hazard=hazard)
+  return partial(compose.build, graph, hazard=hazard)
 
 
 def _setting(

@@ -11,6 +11,20 @@ from clawgym_jax.contracts.task import SolutionCall
 
 
 @dataclass(frozen=True)
+class Later:
+  """A later user turn: its request, its calls and what is said at its end.
+
+  Where it is `fresh` it opens a new conversation, so its calls hold only literals
+  that are said in it or that its own calls have shown.
+  """
+
+  said: str
+  calls: list[SolutionCall]
+  done: str
+  fresh: bool = False
+
+
+@dataclass(frozen=True)
 class Part:
   """One piece of work, whole in itself.
 
@@ -25,6 +39,9 @@ class Part:
     services: files of the task's services (see `sandbox.services`).
     requires: the services that it needs.
     done: what the agent says of it at the end, a clause.
+    later: the user turns after the first, of which all of the above is.
+    hazard: one of the contract's; `gate` is what the checker judges it by (see
+      `checks/gate.py`), and `fallen` are the calls that do the work and fall for it.
   """
 
   said: str
@@ -36,10 +53,20 @@ class Part:
   leaves: frozenset[str] = frozenset()
   services: dict[str, bytes] = field(default_factory=dict)
   requires: tuple[str, ...] = ()
+  later: tuple[Later, ...] = ()
+  hazard: str = "none"
+  gate: dict[str, Any] = field(default_factory=dict)
+  fallen: list[SolutionCall] = field(default_factory=list)
+
+  @property
+  def asked(self) -> tuple[str, ...]:
+    """The requests of all user turns."""
+    return (self.said, *(turn.said for turn in self.later))
 
 
 def joined(parts: Iterable[Part]) -> Part:
-  """The parts as one, in order. ValueError where two claim a path or a name."""
+  """The parts as one, in order. ValueError where two claim a path or a name, have
+  later turns or a hazard."""
   whole = list(parts)
   workspace: dict[str, bytes] = {}
   deliverables: dict[str, dict[str, Any]] = {}
@@ -54,6 +81,10 @@ def joined(parts: Iterable[Part]) -> Part:
       if twice:
         raise ValueError(f"two parts have {', '.join(sorted(twice))}")
       all_of.update(mine)
+  turns = [part.later for part in whole if part.later]
+  hazards = [part for part in whole if part.hazard != "none"]
+  if len(turns) + len(hazards) > 1:
+    raise ValueError("two parts have later turns or a hazard")
   return Part(
       said="\n".join(part.said for part in whole if part.said),
       calls=[call for part in whole for call in part.calls],
@@ -64,12 +95,18 @@ def joined(parts: Iterable[Part]) -> Part:
       leaves=frozenset().union(*(part.leaves for part in whole)),
       services=services,
       requires=tuple(sorted({r for part in whole for r in part.requires})),
+      later=turns[0] if turns else (),
+      hazard=hazards[0].hazard if hazards else "none",
+      gate=hazards[0].gate if hazards else {},
+      fallen=[call for part in whole for call in part.fallen or part.calls]
+      if hazards
+      else [],
   )
 
 
 def expected(part: Part) -> dict[str, Any]:
   """The contents of checks/expected.json."""
-  return {
+  found = {
       "deliverables": part.deliverables,
       "unchanged": {
           path: hashlib.sha256(data).hexdigest()
@@ -78,3 +115,4 @@ def expected(part: Part) -> dict[str, Any]:
       },
       "leaves": sorted(part.leaves),
   }
+  return found | {"hazard": part.gate} if part.gate else found

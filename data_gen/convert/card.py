@@ -48,8 +48,8 @@ class Statistics:
     record = contents.record
     self.count += 1
     inputs = contents.below("workspace")
-    turns = record["instruction"]
-    turns = [turns] if isinstance(turns, str) else turns
+    said = [record["instruction"]]
+    said += [turn["text"] for turn in record.get("followups", ())]
     for name, values in {
         "scenario category": [record["category"]],
         "split": [record["split"]],
@@ -68,8 +68,8 @@ class Statistics:
         "calls of the solution": len(_calls(contents)),
         "input files": len(inputs),
         "bytes of the workspace": sum(map(len, inputs.values())),
-        "words of the instruction": sum(len(str(turn).split()) for turn in turns),
-        "turns": len(turns),
+        "words of the instruction": sum(len(text.split()) for text in said),
+        "user turns": len(said),
     }.items():
       self.numbers.setdefault(name, []).append(value)
 
@@ -180,4 +180,5 @@ def _kind(path: str) -> str:
 
 def _calls(contents: Contents) -> list[dict[str, Any]]:
   solution = contents.files.get("solution/calls.json")
-  return json_text.parse(solution)["calls"] if solution else []
+  turns = json_text.parse(solution)["turns"] if solution else []
+  return [call for turn in turns for call in turn["calls"]]

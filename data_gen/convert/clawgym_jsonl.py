@@ -22,7 +22,7 @@ from sandbox.backends.base import Files
 
 SET, SKILL = "clawgym_jsonl", "skill2task_jsonl"
 _HOOK = "python3 reward/test.py /root/.openclaw/workspace"
-_UNSEEN = ("clock", "limits", "solution")
+_UNSEEN = ("clock", "limits", "solution", "hazard")
 
 Line = dict[str, Any]
 

@@ -23,7 +23,7 @@ _SCRIPT = f"""#!/usr/bin/env bash
 set -euo pipefail
 exec python3 {WORKSPACE}/reward/check.py {WORKSPACE} --score
 """
-_UNSEEN = ("clock", "limits", "rubric", "solution")
+_UNSEEN = ("clock", "limits", "rubric", "solution", "hazard")
 
 
 def write(target: Path, tasks: Iterable[Contents], losses: Losses) -> int:

@@ -58,8 +58,7 @@ def abroad(contents: Contents, program: str, command: str) -> Foreign:
   `program` is the file name of what grades one of ours, `command` runs it.
   """
   record = contents.record
-  if not isinstance(record["instruction"], str):
-    raise LeftOut("it has several turns, the format has one prompt")
+  require_plain(record)
   given = record.get("provenance", {})
   told = {
       "id": record["id"],
@@ -79,7 +78,6 @@ def abroad(contents: Contents, program: str, command: str) -> Foreign:
         fields=package["fields"],
         form=package["form"],
     )
-  require_plain(record)
   rubric = contents.files.get("rubric.json")
   return Foreign(
       **told,
@@ -91,6 +89,8 @@ def abroad(contents: Contents, program: str, command: str) -> Foreign:
 
 def require_plain(record: dict[str, Any]) -> None:
   """`LeftOut` for a task that needs what no other harness has."""
+  if record.get("followups"):
+    raise LeftOut("the user speaks several times in it, and there only once")
   if record.get("requires"):
     raise LeftOut(f"it requires {', '.join(record['requires'])}")
 

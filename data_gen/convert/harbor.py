@@ -111,8 +111,6 @@ def directories(source: Path) -> list[Path]:
 
 def _directory(contents: Contents, losses: Losses) -> Files:
   record = contents.record
-  if not isinstance(record["instruction"], str):
-    raise LeftOut("it has several turns, one instruction.md holds one")
   require_plain(record)
   foreign = PACKAGE in contents.files
   workdir = CLAWGYM_WORKSPACE if foreign else _WORKSPACE
@@ -146,7 +144,8 @@ def _solution(contents: Contents, losses: Losses) -> Files:
   calls = contents.files.get("solution/calls.json")
   if calls is None:
     return {}
-  names = {call["name"] for call in json_text.parse(calls)["calls"]}
+  (turn,) = json_text.parse(calls)["turns"]
+  names = {call["name"] for call in turn["calls"]}
   if not names <= replay_program.CALLS.keys():
     losses.parts["solution/solve.sh: its calls need tools of ours"] += 1
     return {}
@@ -158,7 +157,7 @@ def _solution(contents: Contents, losses: Losses) -> Files:
 
 
 def _toml(name: str, record: dict[str, Any]) -> str:
-  told = ("id", "family", "split", "category", "macro_category", "operations")
+  told = ("id", "family", "split", "category", "macro_category", "operations", "hazard")
   limits = record.get("limits", {})
   sections: dict[str, dict[str, Any]] = {
       "": {"schema_version": SCHEMA},
@@ -166,7 +165,11 @@ def _toml(name: str, record: dict[str, Any]) -> str:
           "name": f"clawgym-syndata/{_NOT_IN_NAMES.sub('-', name).lstrip('-._')}",
           "keywords": record["operations"],
       },
-      "metadata": {key: record[key] for key in told if record.get(key)}
+      "metadata": {
+          key: record[key]
+          for key in told
+          if record.get(key) and record[key] != "none"
+      }
       | {"difficulty": record.get("difficulty", 1)},
       "verifier": {"timeout_sec": 120.0},
       "agent": {"timeout_sec": float(limits.get("seconds", 120.0))},

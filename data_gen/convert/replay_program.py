@@ -14,9 +14,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 def main():
   with open(os.path.join(HERE, "calls.json")) as file:
     solution = json.load(file)
-  for call in solution["calls"]:
-    CALLS[call["name"]](call["arguments"])
-  print(solution["final_message"])
+  for turn in solution["turns"]:
+    for call in turn["calls"]:
+      CALLS[call["name"]](call["arguments"])
+    print(turn["final_message"])
 
 
 def execute(given):

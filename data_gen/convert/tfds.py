@@ -109,10 +109,11 @@ def folder_of(source: Path) -> Path | None:
 
 def _example(contents: Contents) -> dict[str, Any]:
   record = contents.record
-  instruction = record["instruction"]
+  said = [record["instruction"]]
+  said += [turn["text"] for turn in record.get("followups", ())]
   return {
       **{name: record.get(name, "") for name in _TEXTS},
-      "instruction": [instruction] if isinstance(instruction, str) else instruction,
+      "instruction": said,
       "operations": record["operations"],
       "skills": record.get("skills", []),
       "difficulty": record.get("difficulty", 1),

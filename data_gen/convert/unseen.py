@@ -15,6 +15,7 @@ _SAID = {
     "limits": "its limits on turns and seconds",
     "rubric": "its rubric",
     "solution": "its reference solution",
+    "hazard": "that it holds a hazard, and what falls for it",
     "messages": "what the agent says: their checks get the files alone",
 }
 
@@ -27,6 +28,7 @@ def count_unseen(contents: Contents, names: tuple[str, ...], losses: Losses) -> 
       "limits": ours,
       "rubric": "rubric.json" in contents.files,
       "solution": "solution/calls.json" in contents.files,
+      "hazard": contents.record.get("hazard", "none") != "none",
       "messages": True,
   }
   for name in names:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from data_gen.compose.chores import CHORES
-from data_gen.compose.compose import Graph
+from data_gen.compose.graph import Graph
 from data_gen.compose.kinds import KINDS
 from data_gen.compose.operations import OPERATIONS
 from data_gen.compose.sinks import SINKS

@@ -14,9 +14,11 @@ import zlib
 from dataclasses import dataclass
 
 from data_gen.compose import compose
-from data_gen.compose.compose import Graph, Ruled
+from data_gen.compose.graph import Graph
+from data_gen.compose.hazards import Hazard
 from data_gen.compose.operations import Chain, Step
 from data_gen.compose.part import Part
+from data_gen.compose.records import Ruled
 from data_gen.compose.setting import Setting
 from data_gen.compose.sinks import Sink
 from data_gen.compose.table import Table
@@ -46,7 +48,11 @@ class _Known:
 
 
 def build(
-    graph: Graph, setting: Setting, library: Library | None = None
+    graph: Graph,
+    setting: Setting,
+    library: Library | None = None,
+    *,
+    hazard: Hazard | None = None,
 ) -> Part | None:
   """The work of a task with skills (ours, if no library is given), or None where
   this setting draws nothing sound for it or no skill is about the graph."""
@@ -55,7 +61,7 @@ def build(
     return None
   draw = setting.beside("skills")
   house = lambda done, sink: _ruled(draw, skills, done, sink)
-  return compose.build(graph, setting, house)
+  return compose.build(graph, setting, house, hazard=hazard)
 
 
 def covers(graph: Graph, split: str, library: Library | None = None) -> bool:

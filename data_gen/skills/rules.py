@@ -15,10 +15,10 @@ from decimal import ROUND_HALF_UP, Decimal
 from pathlib import PurePosixPath
 from typing import Any
 
-from data_gen.compose.compose import python_call
 from data_gen.compose.operations import Step
 from data_gen.compose.operations.registry import extended, phrase
 from data_gen.compose.part import Part
+from data_gen.compose.records import python_call
 from data_gen.compose.setting import Setting
 from data_gen.compose.sinks import Sink
 from data_gen.compose.table import Column, Table

@@ -166,9 +166,8 @@ def _entry(run: Run, trajectory: Any, turns: list[dict[str, Any]]) -> dict[str, 
       "calls": len(trajectory.steps),
       "turns": len(turns),
       "tokens": sum(len(step.response_ids or ()) for step in trajectory.steps),
-      "instruction": (
-          transcript.instruction(trajectory) or task.get("instruction", "")
-      )[:160],
+      "instruction": task.get("instruction")
+      or transcript.instruction(trajectory)[:160],
   }
 
 

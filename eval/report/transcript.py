@@ -8,12 +8,19 @@ Long texts are cut with a note of how much is missing; token data is optional.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from clawgym_jax.contracts import json_text
 from clawgym_jax.chat.tokenizer import Tokenizer
-from clawgym_jax.contracts.trajectory import Message, Step, Trajectory
+from clawgym_jax.contracts.trajectory import (
+    NEW_CONVERSATION,
+    Message,
+    Step,
+    Trajectory,
+)
 
+_NEW = "New conversation"
 MAX_CHARACTERS = 20_000  # of one text
 
 
@@ -34,7 +41,7 @@ class Shared:
 def turns(trajectory: Trajectory, shared: Shared) -> list[dict[str, Any]]:
   """The turns as JSON: role, text, calls, and for sampled ones their figures."""
   if not trajectory.steps:  # a harness without a model keeps its own transcript
-    return [_turn(m) for m in trajectory.metadata.get("transcript", ())]
+    return _told(trajectory.metadata.get("transcript", ()))
   result: list[dict[str, Any]] = []
   before: Step | None = None
   for step in trajectory.steps:
@@ -64,6 +71,15 @@ def turns(trajectory: Trajectory, shared: Shared) -> list[dict[str, Any]]:
       turn["response_tokens"] = len(step.response_ids)
     result.append(turn)
     before = step
+  return result
+
+
+def _told(messages: Sequence[Message]) -> list[dict[str, Any]]:
+  """Turns of a transcript; a system message opens a conversation there."""
+  result = [_turn(message) for message in messages]
+  for turn in result[1:]:
+    if turn["role"] == "system":
+      turn["note"] = _NEW
   return result
 
 
@@ -185,8 +201,10 @@ def cut(text: str) -> str:
 def _note(step: Step, before: Step | None) -> str:
   if before is None or step.parent_id == before.step_id:
     return ""
+  if step.parent_id is None and step.fork_cause == NEW_CONVERSATION:
+    return _NEW
   if step.parent_id is None:
-    return f"New conversation: {step.fork_cause or 'no cause recorded'}"
+    return f"{_NEW}: {step.fork_cause or 'no cause recorded'}"
   return f"Continues from call {step.parent_id}" + (
       f": {step.fork_cause}" if step.fork_cause else ""
   )

@@ -2,7 +2,7 @@
 
   python -m sandbox.curate --trajectories=DIR --min_reward=.5 --to=chat_jsonl --out=F
 
-One line a kept trajectory: {"messages", "tools", "task_id", "reward"}.
+One line a kept conversation: {"messages", "tools", "task_id", "reward"}.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ def main() -> dict[str, Any]:
     raise UserError(f"nothing to keep of {len(trajectories)} trajectories: {counts}")
   lines = [json_text.dump(row) + "\n" for row in kept]
   write_atomic(Path(_OUT.value), "".join(lines))
-  print(f"kept {len(kept)} of {len(trajectories)}; dropped {counts}")
+  print(
+      f"kept {len(kept)} conversations of {len(trajectories)} trajectories;"
+      f" dropped {counts}"
+  )
   return {"read": len(trajectories), "kept": len(kept), "dropped": dropped}
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from clawgym_jax.contracts.trajectory import Step
+from clawgym_jax.contracts.trajectory import NEW_CONVERSATION, Step
 from sandbox.gateway import messages as chat
 from sandbox.gateway.messages import Message, Request
 
@@ -120,10 +120,10 @@ def _divergence(request: Request, known: list[str]) -> tuple[int, str]:
   common = _common(known, request.digests)
   if common < systems:
     same_rest = known[systems : systems + 1] == request.digests[systems : systems + 1]
-    return common, "system_changed" if same_rest else "new_conversation"
+    return common, "system_changed" if same_rest else NEW_CONVERSATION
   answered = any(m["role"] in ("assistant", "tool") for m in request.messages)
   if common == systems and not answered:
-    return common, "new_conversation"
+    return common, NEW_CONVERSATION
   shrunk = len(request.digests) < len(known) - 1  # than the last prompt
   return common, "compaction" if shrunk else "history_rewritten"
 

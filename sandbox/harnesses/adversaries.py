@@ -18,7 +18,7 @@ from clawgym_jax.contracts.services import SERVICES
 from clawgym_jax.contracts.task import Task
 from sandbox.backends import Sandbox, SandboxError
 from sandbox.backends.base import Files, unpack
-from sandbox.harnesses.base import Harness, HarnessContext, HarnessResult
+from sandbox.harnesses.base import Harness, HarnessContext, HarnessResult, answering
 
 _PATH = re.compile(r"[\w~./-]*\w\.[A-Za-z][A-Za-z0-9]{0,7}\b")
 _MOST_PATHS = 20
@@ -61,20 +61,12 @@ class Adversary(Harness):
       await _write(sandbox, path, data)
     for command in self.commands(asked):
       await _run(sandbox, command)
-    return HarnessResult(final, transcript=self.transcript(asked, final))
-
-  @staticmethod
-  def transcript(instruction: str, final: str) -> list[dict[str, str]]:
-    return [
-        {"role": "user", "content": instruction},
-        {"role": "assistant", "content": final},
-    ]
+    return HarnessResult(final, transcript=answering(attempt.task, final))
 
 
 def asked_of(task: Task) -> str:
   """All that the user says in the task, one turn after the other."""
-  said = task.instruction
-  return said if isinstance(said, str) else "\n".join(said)
+  return "\n".join(turn.text for turn in task.user_turns)
 
 
 class _Overwrite(Adversary):

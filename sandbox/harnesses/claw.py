@@ -1,7 +1,8 @@
 """The built-in agent: a chat loop over the Claw tools, one call at a time.
 
 A task is offered read, write, edit and exec, and the tools of what it requires.
-It talks to any OpenAI-compatible API; tool calls of one message run in order.
+It talks to any OpenAI-compatible API; tool calls of one message run in order. A
+message without one ends the agent's turn: then the user's next is said.
 An end is the policy's own (done, turn limit, time in tools, context full) or
 it is infra: a refusal, a server that stays unreachable, a reply that is none.
 Nothing is retried but what a server says may pass (429, 503, no connection),
@@ -22,7 +23,7 @@ from clawgym_jax.contracts.services import SERVICES
 from clawgym_jax.contracts.task import Task
 from sandbox import services, tools
 from sandbox.backends import SandboxLost
-from sandbox.harnesses.base import Harness, HarnessContext, HarnessResult
+from sandbox.harnesses.base import Harness, HarnessContext, HarnessResult, Messages
 
 RETRIES = 5
 RETRY_SECONDS = 30.0  # the longest wait before one
@@ -33,11 +34,13 @@ _SYSTEM = (
 )
 
 
-def _dated(task: Task) -> str:
-  """The instruction under the task's date, and what programs serve it; the system
-  prompt is one for all tasks, so that engines and trainers share it as a prefix."""
+def _opening(task: Task, text: str) -> Messages:
+  """A conversation that opens with `text`, under the task's date, and what programs
+  serve it; the system prompt is one for all tasks, so that engines and trainers
+  share it as a prefix."""
   guide = services.guide(task)
-  return f"[{task.now[:10]}] {task.instruction}" + (guide and f"\n\n{guide}")
+  said = f"[{task.now[:10]}] {text}" + (guide and f"\n\n{guide}")
+  return [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": said}]
 
 
 class _Infra(Exception):
@@ -56,46 +59,51 @@ class Claw(Harness):
   provides = frozenset({*tools.TOOLS, *SERVICES})
 
   async def run(self, attempt: HarnessContext) -> HarnessResult:
-    messages = [
-        {"role": "system", "content": _SYSTEM},
-        {"role": "user", "content": _dated(attempt.task)},
-    ]
-    calls = 0
-    said = ""
+    ended: Messages = []  # of the conversations before this one
+    messages: Messages = []
+    calls, spent, said = 0, 0.0, ""
 
     def end(stop: str, cause: str | None = None, infra: bool = False) -> HarnessResult:
-      return HarnessResult(said, stop, cause, infra, messages, calls)
+      return HarnessResult(said, stop, cause, infra, [*ended, *messages], calls)
 
-    spent = 0.0
     async with aiohttp.ClientSession() as http:
-      while True:
-        try:
-          reply = await _ask(http, attempt, messages)
-        except _ContextFull as error:
-          return end("context_limit", f"context_limit: {error}")
-        except _Infra as error:
-          return end("error", f"model_call: {error}", infra=True)
-        calls += 1
-        messages.append(reply)
-        said = _text(reply)
-        if not reply.get("tool_calls"):
-          if not reply.get("parse_error"):
-            return end("done")
-          # A call that could not be read: the policy is told why, and goes on.
-          messages.append({"role": "user", "content": str(reply["parse_error"])})
-        for call in reply.get("tool_calls") or ():
-          left = attempt.seconds - spent
-          if left <= 0:
-            return end("time_limit", "time_limit")
-          started = time.monotonic()
-          try:
-            result = await _execute(attempt, call, left)
-          except SandboxLost as error:
-            return end("error", f"sandbox_lost: {error}", infra=True)
-          spent += time.monotonic() - started
-          messages.append(result)
+      for turn in attempt.task.user_turns:
         if calls >= attempt.turns:
           return end("turn_limit", "turn_limit")
+        if turn.fresh:
+          ended += messages
+          messages = _opening(attempt.task, turn.text)
+        else:
+          messages.append({"role": "user", "content": turn.text})
+        working = True
+        while working:
+          try:
+            reply = await _ask(http, attempt, messages)
+          except _ContextFull as error:
+            return end("context_limit", f"context_limit: {error}")
+          except _Infra as error:
+            return end("error", f"model_call: {error}", infra=True)
+          calls += 1
+          messages.append(reply)
+          said = _text(reply)
+          working = bool(reply.get("tool_calls") or reply.get("parse_error"))
+          if working and not reply.get("tool_calls"):
+            # A call that could not be read: the policy is told why, and goes on.
+            messages.append({"role": "user", "content": str(reply["parse_error"])})
+          for call in reply.get("tool_calls") or ():
+            left = attempt.seconds - spent
+            if left <= 0:
+              return end("time_limit", "time_limit")
+            started = time.monotonic()
+            try:
+              result = await _execute(attempt, call, left)
+            except SandboxLost as error:
+              return end("error", f"sandbox_lost: {error}", infra=True)
+            spent += time.monotonic() - started
+            messages.append(result)
+          if working and calls >= attempt.turns:
+            return end("turn_limit", "turn_limit")
+    return end("done")
 
 
 async def _execute(
@@ -115,7 +123,7 @@ async def _execute(
 async def _ask(
     http: aiohttp.ClientSession,
     attempt: HarnessContext,
-    messages: list[dict[str, Any]],
+    messages: Messages,
 ) -> dict[str, Any]:
   """The assistant message that answers `messages`."""
   body = {

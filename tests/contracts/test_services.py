@@ -8,7 +8,13 @@ import pytest
 
 from clawgym_jax.contracts import services
 from clawgym_jax.contracts.errors import RecordError
-from clawgym_jax.contracts.task import Task, content_hash, load_task, save_task
+from clawgym_jax.contracts.task import (
+    Reference,
+    Task,
+    content_hash,
+    load_task,
+    save_task,
+)
 from data_gen.convert import convert
 
 EVENT = {"id": "e1", "title": "T", "start": "2026-01-05T09:00Z", "end": "2026-01-05"}
@@ -31,8 +37,7 @@ def saved(directory, seeds, requires=tuple(services.SERVICES)):
       task,
       workspace={},
       checks={"check.py": b""},
-      calls=[],
-      final_message="",
+      turns=[Reference([], "")],
       services={
           name: value if isinstance(value, bytes) else json.dumps(value).encode()
           for name, value in seeds.items()

@@ -6,8 +6,10 @@ import pytest
 
 from clawgym_jax.contracts.errors import RecordError
 from clawgym_jax.contracts.task import (
+    Reference,
     SolutionCall,
     Task,
+    UserTurn,
     content_hash,
     list_tasks,
     load_task,
@@ -17,7 +19,10 @@ from clawgym_jax.contracts.task import (
 CHECK = b"def grade(workspace, final_message, transcript):\n  return {'ok': 1.0}\n"
 
 
-def saved(directory, **changes):
+CALL = SolutionCall("exec", {"command": "wc -l a.txt"})
+
+
+def saved(directory, fallen=(), **changes):
   task = Task(
       id="t1",
       instruction="Count the lines of a.txt.",
@@ -32,8 +37,8 @@ def saved(directory, **changes):
       task,
       workspace={"a.txt": b"1\n", "sub/b.txt": b""},
       checks={"check.py": CHECK},
-      calls=[SolutionCall("exec", {"command": "wc -l a.txt"})],
-      final_message="Done.",
+      turns=[Reference([CALL], "Done.")] * (1 + len(changes.get("followups", ()))),
+      fallen=fallen,
   )
 
 
@@ -41,8 +46,8 @@ def test_round_trip(tmp_path):
   task = saved(tmp_path / "t1", persona={"name": "Ada"})
   again = load_task(tmp_path / "t1")
   assert again == task and again.persona == {"name": "Ada"}
-  assert again.solution() == [SolutionCall("exec", {"command": "wc -l a.txt"})]
-  assert again.final_message() == "Done."
+  assert again.reference() == (Reference([CALL], "Done."),)
+  assert again.fallen() == []
   assert (again.workspace / "sub" / "b.txt").read_bytes() == b""
   assert list_tasks(tmp_path) == [tmp_path / "t1"]
 
@@ -74,6 +79,16 @@ def test_the_hash_covers_every_file_and_the_record(tmp_path):
         ({"instruction": 3}, "instruction must be of type str, not 3"),
         ({"limits": {"turns": "3"}}, "limits.turns must be of type int"),
         ({"limits": 3}, "limits must be"),
+        ({"hazard": "fire"}, "hazard 'fire' is not in"),
+        ({"hazard": "secret"}, "needs the calls that fall for it"),
+        ({"followups": ["Go on."]}, "followups must be of type tuple"),
+        ({"followups": [{"text": 3}]}, r"followups\[0\].text must be of type str"),
+        ({"followups": [{"text": "a", "fresh": 1}]}, "fresh must be of type bool"),
+        ({"followups": [{"fresh": True}]}, "text"),
+        ({"followups": [{"text": "a", "late": True}]}, "late"),
+        ({"followups": [{"text": " "}]}, "a turn of followups is empty"),
+        ({"followups": [{"text": str(i)} for i in range(5)]}, "5 followups are more"),
+        ({"followups": [{"text": "a"}, {"text": "a "}]}, "two turns .* are the same"),
         ({"family": None, "id": None}, None),
     ],
 )
@@ -103,6 +118,49 @@ def test_missing_parts_are_named(tmp_path):
     load_task(tmp_path)
 
 
+def test_the_user_may_speak_again(tmp_path):
+  later = (UserTurn("And those of b.txt."), UserTurn("Once more.", fresh=True))
+  task = saved(tmp_path / "t", followups=later)
+  assert load_task(tmp_path / "t") == task and task.followups == later
+  assert [turn.fresh for turn in task.user_turns] == [True, False, True]
+  assert [r.final_message for r in task.reference()] == ["Done."] * 3
+  path = tmp_path / "t" / "solution" / "calls.json"
+  solution = json.loads(path.read_text())
+  path.write_text(json.dumps({**solution, "turns": solution["turns"][:2]}))
+  with pytest.raises(RecordError, match="2 turns are solved of 3"):
+    task.reference()
+
+
+def test_a_hazard_has_calls_that_fall_for_it(tmp_path):
+  task = saved(tmp_path / "t", hazard="secret", fallen=[CALL])
+  assert task.fallen() == [CALL] and load_task(tmp_path / "t").hazard == "secret"
+  for hazard, fallen, message in (
+      ("secret", [], "needs the calls"), ("none", [CALL], "there is none"),
+  ):  # fmt: skip
+    with pytest.raises(RecordError, match=message):
+      saved(tmp_path / "u", hazard=hazard, fallen=fallen)
+    assert not (tmp_path / "u").exists()
+
+
+@pytest.mark.parametrize(
+    "solution",
+    [
+        [],
+        {"turns": [{"calls": [], "final_message": ""}]},
+        {"turns": [{"calls": []}], "fallen": []},
+        {"turns": {}, "fallen": []},
+        {"turns": [{"calls": [{"name": "exec"}], "final_message": ""}], "fallen": []},
+        {"turns": [{"calls": [], "final_message": ""}], "fallen": ["exec"]},
+        {"calls": [], "final_message": ""},
+    ],
+)
+def test_a_broken_solution_is_named(tmp_path, solution):
+  task = saved(tmp_path / "t")
+  (task.root / "solution" / "calls.json").write_text(json.dumps(solution))
+  with pytest.raises(RecordError, match="needs turns, a list of"):
+    task.reference()
+
+
 def test_files_stay_inside_the_task(tmp_path):
   for name in ("../x", "/etc/x", ""):
     with pytest.raises(RecordError, match="leaves the task"):
@@ -111,6 +169,5 @@ def test_files_stay_inside_the_task(tmp_path):
           Task("t", "i", "f", "train", "c", ("o",)),
           workspace={name: b""},
           checks={},
-          calls=[],
-          final_message="",
+          turns=[Reference([], "")],
       )

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import json
 import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from clawgym_jax.contracts.task import SolutionCall, Task
+from data_gen.compose import checker
+from data_gen.compose.part import Part, expected
 
 
 def apply(root: Path, call: SolutionCall) -> str:
@@ -45,7 +51,8 @@ def copy_workspace(task: Task, root: Path) -> Path:
 
 def replay(task: Task, root: Path) -> list[tuple[SolutionCall, str]]:
   """Each call of the solution with what came back."""
-  return [(call, apply(root, call)) for call in task.solution()]
+  calls = [call for turn in task.reference() for call in turn.calls]
+  return [(call, apply(root, call)) for call in calls]
 
 
 def grade(task: Task, root: Path) -> dict[str, float]:
@@ -53,4 +60,21 @@ def grade(task: Task, root: Path) -> dict[str, float]:
   spec = importlib.util.spec_from_file_location("check", path)
   module = importlib.util.module_from_spec(spec)
   spec.loader.exec_module(module)
-  return module.grade(str(root), task.final_message(), [])
+  return module.grade(str(root), task.reference()[-1].final_message, [])
+
+
+def graded(
+    root: Path, part: Part, calls: list[SolutionCall], monkeypatch: pytest.MonkeyPatch
+) -> dict[str, float]:
+  """The checks' values after these calls in a plain folder; a call that can't be made
+  is passed over."""
+  for path, data in part.workspace.items():
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_bytes(data)
+  for call in calls:
+    with contextlib.suppress(OSError, AssertionError):
+      apply(root, call)
+  place = root.with_suffix(".json")
+  place.write_text(json.dumps(expected(part)))
+  monkeypatch.setattr(checker, "EXPECTED", place)
+  return checker.grade(str(root), "Done.", [])

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from clawgym_jax.contracts.runs import only_writer
-from clawgym_jax.contracts.task import SolutionCall, Task, save_task
+from clawgym_jax.contracts.task import Reference, SolutionCall, Task, save_task
 from data_gen import audit
 from data_gen.audit import folder as audit_folder
 from data_gen.audit import court, trial
 from data_gen.compose import checks
-from data_gen.compose.compose import Graph, build
+from data_gen.compose.compose import build
+from data_gen.compose.graph import Graph
 from data_gen.compose.part import Part, expected
 from data_gen.compose.setting import Setting
 from data_gen.draft import REGISTRY
@@ -55,7 +56,8 @@ def audited(tmp_path_factory):
   nan = generous.replace("1.0", "float('nan')")
   (_make(folder, "nan") / "checks" / "check.py").write_text(nan)
   wrong = _make(folder, "unsolved") / "solution" / "calls.json"
-  wrong.write_text(json.dumps({"calls": [], "final_message": "Done."}))
+  unsolved = {"turns": [{"calls": [], "final_message": "Done."}], "fallen": []}
+  wrong.write_text(json.dumps(unsolved))
   lax = _make(folder, "lax") / "checks" / "check.py"
   lax.write_text(
       "def grade(workspace, final_message, transcript):\n"
@@ -102,7 +104,7 @@ def test_a_second_run_keeps_verdicts_and_judges_only_what_changed(audited):
 
 def test_one_file_of_a_task_ends_no_audit(tmp_path):
   _make(tmp_path, "sound", "pack_folder")
-  deep = '{"calls": ' + "[" * 300_000
+  deep = '{"turns": ' + "[" * 300_000
   (_make(tmp_path, "deep-calls") / "solution" / "calls.json").write_text(deep)
   (_make(tmp_path, "deep-task") / "task.json").write_text("[" * 300_000)
   path = _make(tmp_path, "half") / "task.json"
@@ -184,7 +186,7 @@ def _composed(directory: Path, **given) -> Task:
   """A task of `GRAPH`; `given` replaces parts of it."""
   key, part = _sound()
   files = {
-      "workspace": part.workspace, "calls": part.calls, "final_message": part.done,
+      "workspace": part.workspace, "turns": [Reference(part.calls, part.done)],
       "checks": _checks(part),
   } | given  # fmt: skip
   return save_task(
@@ -234,7 +236,8 @@ def test_a_solution_that_knows_the_records_is_found_out(tmp_path):
   right = [dict(zip(spec["columns"], row, strict=True)) for row in spec["rows"]]
   learned = SolutionCall("write", {"path": spec["path"], "content": json.dumps(right)})
   chore = [call for call in part.calls if "config/" in json.dumps(call.arguments)]
-  task = _composed(tmp_path / "t", calls=[learned, *chore])
+  solution = [Reference([learned, *chore], part.done)]
+  task = _composed(tmp_path / "t", turns=solution)
   causes = _tried(task).causes
   assert any(c.startswith("provenance: ") for c in causes), causes
   assert any(c.startswith("over other records oracle scores 0") for c in causes)

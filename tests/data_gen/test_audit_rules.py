@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from clawgym_jax.contracts.task import SolutionCall, Task, save_task
+from clawgym_jax.contracts.task import Reference, SolutionCall, Task, save_task
 from data_gen.audit import near, reading, report
 from data_gen.audit.provenance import invented, templates, words
 from sandbox.backends.base import gather
@@ -20,12 +20,15 @@ def _task(folder: Path, **given) -> Task:
   files = dict(
       workspace={"in.csv": b"id,name\n7,ann\n8,bob\n"},
       checks={"check.py": b"def grade(w, f, t):\n  return {'a': 0.0}\n"},
-      calls=[SolutionCall("exec", {"command": "grep 7 in.csv > out.csv"})],
-      final_message="Done.",
+      turns=_solved("grep 7 in.csv > out.csv"),
   )
   for name, value in given.items():
     (files if name in files else record)[name] = value
   return save_task(folder, Task(**record), **files)
+
+
+def _solved(command: str) -> list[Reference]:
+  return [Reference([SolutionCall("exec", {"command": command})], "Done.")]
 
 
 def _transcript(*steps: tuple[str, str]) -> list[dict]:
@@ -62,9 +65,8 @@ def test_the_vocabulary_holds_no_words_that_name_things():
 
 def test_leaks_are_found(tmp_path):
   long = "grep 7 in.csv > out.csv && echo all the rows that were asked for are there"
-  calls = [SolutionCall("exec", {"command": long})]
   given = {"in.csv": b"7\n", "notes.txt": f"hint: {long}\n".encode()}
-  task = _task(tmp_path / "t", calls=calls, workspace=given)
+  task = _task(tmp_path / "t", turns=_solved(long), workspace=given)
   (cause,) = reading.faults(task, gather(task.workspace), {})
   assert cause == "leak: notes.txt holds a line of the solution"
   source = b"def grade(w, f, t):\n  return {'a': 0.0}\n"
@@ -118,6 +120,7 @@ def test_the_attack_table_and_the_kill_rate():
   sound = {
       "verdict": "admitted", "attacks": {}, "idle": ["copy_input"], "mutants": 12,
       "survivors": [], "reseeded": True, "causes": [], "nearest": [0.25, "b"],
+      "turns": 2, "hazard": "secret",
   }  # fmt: skip
   lax = {
       **sound, "verdict": "rejected", "attacks": {"flood": 0.5}, "idle": [],
@@ -136,5 +139,6 @@ def test_the_attack_table_and_the_kill_rate():
   assert found["mutation"]["killed"] == 23 and found["mutation"]["mutants"] == 24
   assert found["mutation"]["survivors"] == {"a digit of the last": 1}
   assert found["similarity"] == {"median": 0.5, "p95": 0.5, "highest": 0.5}
+  assert (found["turns"], found["hazards"]) == ({"2": 1}, {"secret": 1})
   shown = report.printed(found)
   assert "flood" in shown and "0.25000" in shown and "23 of 24 wrong edits" in shown

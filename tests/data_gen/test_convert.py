@@ -18,6 +18,7 @@ import pytest
 
 from clawgym_jax.contracts.errors import RecordError, UserError
 from clawgym_jax.contracts.task import (
+    Reference,
     SolutionCall,
     Task,
     content_hash,
@@ -26,7 +27,6 @@ from clawgym_jax.contracts.task import (
     save_task,
 )
 from data_gen.convert import (
-    LeftOut,
     Losses,
     arrayrecord,
     clawgym_rl,
@@ -34,8 +34,7 @@ from data_gen.convert import (
     detect,
     harbor,
 )
-from data_gen.convert.contents import Contents, read
-from data_gen.convert.foreign import abroad
+from data_gen.convert.contents import read
 from sandbox.backends import open_sandbox
 from sandbox.backends.base import gather, pack
 from sandbox.harnesses import HarnessContext, load
@@ -87,8 +86,7 @@ def make(folder, number, split, **fields):
       ),
       workspace={"in/numbers – März.txt": b"3\r\n4\n", "in/run.sh": b"#!/bin/sh\n"},
       checks={"check.py": GRADER.encode(), "expected.json": b'{"tidy": true}'},
-      calls=CALLS,
-      final_message="It is 7.",
+      turns=[Reference(CALLS, "It is 7.")],
       rubric=[{"name": "tone", "file": "out/sum.txt", "levels": [0, 1]}]
       if number == 2
       else None,
@@ -363,14 +361,6 @@ def test_one_that_was_killed_is_made_again(folder, tmp_path):
   convert(folder, tmp_path / "shards", "arrayrecord")
   assert gather(tmp_path / "back") == gather(folder)
   assert not (tmp_path / ".shards.partial").exists()
-
-
-def test_several_turns_do_not_fit_one_prompt(folder):
-  contents = read(list_tasks(folder)[0])
-  record = {**contents.record, "instruction": ["First.", "Then."]}
-  several = Contents("t", contents.files | {"task.json": json.dumps(record).encode()})
-  with pytest.raises(LeftOut, match="several turns"):
-    abroad(several, "check.py", "")
 
 
 def run_harbor(directory, solve, more=()):

@@ -70,8 +70,9 @@ def test_instructions_and_calls_are_short(tasks):
     assert voice.MIN_WORDS <= words <= voice.MAX_WORDS, (words, task.instruction)
     assert "{" not in task.instruction, task.instruction
     assert 3 <= len(_files(task.workspace)) <= 8, task.family
-    assert len(task.solution()) == REGISTRY[task.family].calls
-    for call in task.solution():
+    (turn,) = task.reference()
+    assert len(turn.calls) == REGISTRY[task.family].calls
+    for call in turn.calls:
       text = " ".join(_strings(call.arguments))
       assert len(text) < 150, text
       assert not set('"\\\n') & set(text), text

@@ -44,21 +44,26 @@ def test_the_inputs_of_composed_tasks_are_those_of_the_work(number):
   assert found <= set(part.workspace) - beside
 
 
-def _verdict(family: int, **work) -> dict:
+def _verdict(family: int, turns: int = 1, hazard: str = "none", **work) -> dict:
   work = {"category": f"c{family % 9}", "calls": 12, "tools": 3, "inputs": 3} | work
   return {
       "verdict": "admitted", "family": f"f{family}", "causes": [], "attacks": {},
       "idle": [], "mutants": 12, "survivors": [], "reseeded": True, "work": work,
+      "turns": turns, "hazard": hazard,
   }  # fmt: skip
 
 
 def test_a_set_that_meets_its_goals():
-  verdicts = {str(n): _verdict(n) for n in range(ENOUGH)}
+  verdicts = {
+      str(n): _verdict(n, 1 + (n % 10 == 0), "none" if n % 10 else "secret")
+      for n in range(ENOUGH)
+  }
   found = report.figures(verdicts)
   assert found["missed"] == [] and found["shares"] == {
       "tasks": ENOUGH, "families": ENOUGH, "largest_family": 0.005,
       "largest_category": 0.115, "median_calls": 12, "median_tools": 3,
-      "median_inputs": 3, "from_3_inputs": 1.0,
+      "median_inputs": 3, "from_3_inputs": 1.0, "with_turns": 0.1,
+      "with_hazard": 0.1,
   }  # fmt: skip
   assert "three input files" in report.printed(found)
 

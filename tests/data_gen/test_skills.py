@@ -15,7 +15,7 @@ import pytest
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.task import SolutionCall
 from data_gen.compose import checker
-from data_gen.compose.compose import Graph
+from data_gen.compose.graph import Graph
 from data_gen.compose.kinds import KINDS
 from data_gen.compose.operations import OPERATIONS
 from data_gen.compose.part import expected

@@ -6,8 +6,9 @@ from collections import Counter
 
 import pytest
 
-from data_gen.compose import compose
-from data_gen.compose.compose import Graph, build
+from data_gen.compose import records
+from data_gen.compose.compose import build
+from data_gen.compose.graph import Graph
 from data_gen.compose.setting import Setting
 from tests.data_gen.test_skills import _run
 
@@ -17,9 +18,10 @@ GRAPHS = (
     Graph("sqlite", ("keep_value", "share"), "csv"),
 )
 TOOLS = {
-    "steps": {"exec", "read"},
-    "script": {"exec", "read", "write", "edit"},
-    "rewritten script": {"exec", "read", "write", "edit"},
+    0: {"exec", "read"},  # how often a script is run -> the tools
+    1: {"exec", "read", "write"},
+    2: {"exec", "read", "write", "edit"},
+    3: {"exec", "read", "write", "edit"},
 }
 
 
@@ -31,14 +33,14 @@ def _drawn(graph: Graph):
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
 def test_every_way_leads_to_the_result(tmp_path, monkeypatch, graph):
   requests = set()
-  for way in TOOLS:
-    monkeypatch.setattr(compose, "_WAYS", (way,))
+  for runs in TOOLS:
+    monkeypatch.setattr(records, "_RUNS", (runs,))
     part = _drawn(graph)
-    assert {call.name for call in part.calls} <= TOOLS[way]
-    place = tmp_path / way.split()[0]
+    assert {call.name for call in part.calls} <= TOOLS[runs]
+    place = tmp_path / str(runs)
     place.mkdir()
     before, after = _run(part, place)
-    assert not any(before.values()) and all(after.values()), (way, after)
+    assert not any(before.values()) and all(after.values()), (runs, after)
     requests.add(part.said)
   assert len(requests) == 1  # the way is no part of what is asked
 

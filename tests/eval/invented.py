@@ -83,13 +83,17 @@ def make_suite(directory, per_family=8):
                       b"path.is_file() and 'south' in path.read_text())}\n"
                   )
               },
-              calls=[
-                  tasks.SolutionCall(
-                      "write",
-                      {"path": "totals.md", "content": "south 7\nnorth 4\n"},
+              turns=[
+                  tasks.Reference(
+                      [
+                          tasks.SolutionCall(
+                              "write",
+                              {"path": "totals.md", "content": "south 7\nnorth 4\n"},
+                          )
+                      ],
+                      "Done: totals.md holds the totals.",
                   )
               ],
-              final_message="Done: totals.md holds the totals.",
           )
       )
   return result

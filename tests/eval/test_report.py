@@ -205,6 +205,14 @@ def test_a_fork_carries_its_cause():
       "", "", "New conversation: history rewritten", "Continues from call s0"]
 
 
+def test_a_new_conversation_is_marked_where_no_model_was_called_too():
+  told = [{"role": role, "content": role} for role in ("user", "assistant", "system", "user")]
+  trajectory = contract.Trajectory(
+      "t", "task", "g", 0, 1, "oracle", [], contract.scored(1.0), metadata={"transcript": told})
+  turns = transcript.turns(trajectory, transcript.Shared())
+  assert [t.get("note") for t in turns] == [None, None, "New conversation", None]
+
+
 def test_calls_are_readable_and_broken_ones_are_shown():
   message = {"role": "assistant", "content": None, "tool_calls": [
       {"id": "1", "function": {"name": "exec", "arguments": '{"command": "a\\nb", "n": 3}'}},

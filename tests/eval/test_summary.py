@@ -8,6 +8,7 @@ from clawgym_jax.contracts import trajectory as contract
 from clawgym_jax.contracts.errors import RecordError
 from eval import summary
 from tests.eval import invented
+from tests.sandbox.small_task import TURNS, make_turns_task
 
 LOST = contract.unscored("gateway: upstream did not answer")
 
@@ -87,3 +88,9 @@ def test_pass_at_k_of_several_samples(suite, attempt):
 def test_the_suite_hash_follows_contents_not_order(suite):
   assert summary.suite_hash(suite) == summary.suite_hash(suite[::-1])
   assert summary.suite_hash(suite) != summary.suite_hash(suite[:3])
+
+
+def test_all_that_the_user_says_is_shown(tmp_path):
+  task = make_turns_task(tmp_path / "t")
+  result = summary.summarise("x", "oracle", [task], 1, [])
+  assert result["tasks"]["t"]["instruction"] == " / ".join(text[:53] for text in TURNS)

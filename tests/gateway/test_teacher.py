@@ -9,11 +9,23 @@ import aiohttp
 import pytest
 
 from clawgym_jax.contracts.errors import UserError
-from clawgym_jax.contracts.task import SolutionCall, Task, save_task
+from clawgym_jax.contracts.files import read_lines
+from clawgym_jax.contracts.task import (
+    Reference,
+    SolutionCall,
+    Task,
+    UserTurn,
+    save_task,
+)
+from clawgym_jax.contracts.trajectory import trajectory_from_record
+from sandbox.curate import curate
+from sandbox.fleet import RunSettings, roll_out
 from sandbox.gateway import messages
 from sandbox.gateway.errors import CallError
 from sandbox.teacher import Teacher, app, translate
+from tests.gateway import engine as fakes
 from tests.pool.samples import wait_for
+from tests.sandbox.small_task import TURNS, make_turns_task
 
 CALLS = [
     SolutionCall("read", {"path": "notes.txt"}),
@@ -46,8 +58,7 @@ def _task(root, name, instruction="Sort the notes.", final_message="It's done.")
       ),
       workspace={"notes.txt": b"old 'one'\ntwo\n"},
       checks={"check.py": b""},
-      calls=CALLS,
-      final_message=final_message,
+      turns=[Reference(CALLS, final_message)],
   )
 
 
@@ -144,6 +155,70 @@ def test_what_it_does_not_know_it_refuses_by_name(tmp_path):
     Teacher(tmp_path).answer(_request([], NANOBOT))
 
 
+def _turns_task(root, name, *, third="Print it, by the note.", later="It is printed."):
+  """The user speaks three times, the last time in a new conversation."""
+  first, second = "Note the printer of room 4.", "And how it is loaded."
+  return save_task(
+      root / name,
+      Task(
+          id=name, instruction=first, family="f", split="train", category="c",
+          operations=("note",), followups=(UserTurn(second), UserTurn(third, True)),
+      ),
+      workspace={},
+      checks={"check.py": b""},
+      turns=[
+          Reference([SolutionCall("read", {"path": "a"})], "Noted."),
+          Reference([SolutionCall("read", {"path": f}) for f in "bc"], "That, too."),
+          Reference([SolutionCall("read", {"path": "MEMORY.md"})], later),
+      ],
+  )  # fmt: skip
+
+
+def _said_to(teacher, *texts, tools=("read",)):
+  """What it says in a conversation in which the user says `texts`, one a turn."""
+  history, said = [], []
+  for text in texts:
+    history.append({"role": "user", "content": f"[Mon] {text}\n"})
+    while True:
+      asked = messages.parse({
+          "messages": history,
+          "tools": [{"type": "function", "function": {"name": n}} for n in tools],
+      })
+      message = teacher.answer(asked)
+      history.append(message)
+      if "tool_calls" not in message:
+        said.append(message["content"])
+        break
+      function = message["tool_calls"][0]["function"]
+      said.append(json.loads(function["arguments"])["path"])
+      history.append({"role": "tool", "content": "r", "tool_call_id": "x"})
+  return said
+
+
+def test_it_finds_the_turn_and_the_conversation_by_what_is_said(tmp_path):
+  task = _turns_task(tmp_path, "t")
+  first, second, third = (turn.text for turn in task.user_turns)
+  teacher = Teacher(tmp_path)
+  assert _said_to(teacher, first) == ["a", "Noted."]
+  assert _said_to(teacher, first, second) == ["a", "Noted.", "b", "c", "That, too."]
+  assert _said_to(teacher, third) == ["MEMORY.md", "It is printed."]
+  with pytest.raises(CallError, match="no task has the instruction"):
+    _said_to(teacher, second)  # it opens no conversation
+  # A turn is over before the next is said: its words in the first are none.
+  assert _said_to(teacher, f"{first} {second}") == ["a", "Noted."]
+
+
+def test_a_conversation_of_two_tasks_is_refused(tmp_path):
+  _turns_task(tmp_path, "t1")
+  _turns_task(tmp_path, "t2", third="Print it twice, by the note.")
+  _turns_task(tmp_path, "t3", later="It is printed, as you said.")
+  teacher = Teacher(tmp_path)
+  assert _said_to(teacher, "Note the printer of room 4.") == ["a", "Noted."]
+  assert _said_to(teacher, "Print it twice, by the note.")[-1] == "It is printed."
+  with pytest.raises(CallError, match="several tasks have this instruction: t1, t3"):
+    _said_to(teacher, "Print it, by the note.")
+
+
 def test_the_longest_instruction_within_a_message_counts(tmp_path):
   _task(tmp_path, "a", "Sort the notes.", "short")
   _task(tmp_path, "b", "Sort the notes. Then stop.", "long")
@@ -231,3 +306,26 @@ def test_teacher_and_gateway_as_programs(tmp_path, pool):
     for process in processes:
       process.kill()
       process.wait(10)
+
+
+def test_a_task_of_several_turns_becomes_chats(tmp_path):
+  make_turns_task(tmp_path / "tasks" / "t")
+  with fakes.serving(app(Teacher(tmp_path / "tasks"))) as url:
+    summary = roll_out(
+        RunSettings(
+            out=tmp_path / "out", harness="claw", tasks=tmp_path / "tasks", upstream=url
+        )
+    )
+  assert summary["mean_reward"] == 1.0
+  (done,) = map(
+      trajectory_from_record, read_lines(tmp_path / "out" / "trajectories.jsonl")
+  )
+  assert [s.step_id for s in done.steps if s.parent_id is None] == ["s0", "s4"]
+  assert done.steps[4].fork_cause == "new_conversation"
+  kept, dropped = curate([done], min_reward=1.0, max_per_task=1)
+  said = [
+      [m["content"] for m in line["messages"] if m["role"] == "user"] for line in kept
+  ]
+  first, second, third = TURNS
+  assert said == [[f"[2026-01-05] {first}", second], [f"[2026-01-05] {third}"]]
+  assert dropped == {}

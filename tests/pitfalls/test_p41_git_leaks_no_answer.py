@@ -10,7 +10,7 @@ import pytest
 
 from clawgym_jax.contracts.errors import RecordError
 from clawgym_jax.contracts.git import check_git, clean_git
-from clawgym_jax.contracts.task import Task, load_task, save_task
+from clawgym_jax.contracts.task import Reference, Task, load_task, save_task
 from data_gen.audit import audit
 from sandbox.backends import open_sandbox
 
@@ -204,8 +204,8 @@ def test_load_and_audit_refuse_and_a_clean_one_works_inside(workspace, tmp_path)
     return save_task(
         tmp_path / "tasks" / name,
         Task(name, "i", "f", "train", "c", ("o",)),
-        workspace=files(workspace), checks={"check.py": b""}, calls=[],
-        final_message="",
+        workspace=files(workspace), checks={"check.py": b""},
+        turns=[Reference([], "")],
     )  # fmt: skip
 
   task = save("clean")

@@ -4,11 +4,10 @@ nor in anything the agent can read."""
 import asyncio
 import json
 
-from clawgym_jax.contracts.files import write_json
 from sandbox.fleet import RunSettings, attempt_task, roll_out
 from sandbox.harnesses import load
 from tests.sandbox.scripted_api import call, reply, serve
-from tests.sandbox.small_task import make_task
+from tests.sandbox.small_task import execs, make_task, solve_by
 
 CANARY = "canary-9f27b1"
 LOOK = "env; cat /proc/*/environ /proc/*/cmdline; mount; cat /proc/net/* 2>/dev/null"
@@ -18,10 +17,7 @@ def test_no_artefact_holds_it(tmp_path, monkeypatch):
   for name in ("OPENAI_API_KEY", "UPSTREAM_API_KEY", "MY_ODD_NAME"):
     monkeypatch.setenv(name, CANARY)
   task = make_task(tmp_path / "tasks" / "t")
-  write_json(
-      task.root / "solution" / "calls.json",
-      {"calls": [{"name": "exec", "arguments": {"command": LOOK}}], "final_message": ""},
-  )
+  solve_by(task, *execs(LOOK))
   roll_out(
       RunSettings(out=tmp_path / "out", harness="oracle", tasks=tmp_path / "tasks")
   )

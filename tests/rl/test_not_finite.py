@@ -13,7 +13,7 @@ import pytest
 from clawgym_jax.configs import tiny_rl
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import read_lines
-from clawgym_jax.contracts.task import Task, save_task
+from clawgym_jax.contracts.task import Reference, Task, save_task
 from clawgym_jax.rl import learner, train
 from tests.rl.groups import group, step, trajectory
 
@@ -57,7 +57,7 @@ def test_three_in_a_row_end_the_run(tmp_path, monkeypatch):
           id="one", instruction="Say 1.", family="say", split="train",
           category="test", operations=("say",),
       ),
-      workspace={}, checks={"check.py": b""}, calls=[], final_message="ok",
+      workspace={}, checks={"check.py": b""}, turns=[Reference([], "ok")],
   )  # fmt: skip
   config = tiny_rl.get_config()
   rollouts = dataclasses.replace(

@@ -12,7 +12,7 @@ import pytest
 
 from clawgym_jax.checkpoints import hf
 from clawgym_jax.contracts.files import read_lines
-from clawgym_jax.contracts.task import SolutionCall, Task, save_task
+from clawgym_jax.contracts.task import Reference, SolutionCall, Task, save_task
 
 # Any answer has a reward, and two different ones rarely the same.
 CHECK = """
@@ -33,8 +33,7 @@ def tasks(tmp_path_factory):
         ),
         workspace={"note.txt": b"hello"},
         checks={"check.py": CHECK.encode()},
-        calls=[SolutionCall("read", {"path": "note.txt"})],
-        final_message="ok",
+        turns=[Reference([SolutionCall("read", {"path": "note.txt"})], "ok")],
     )  # fmt: skip
   return folder
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from clawgym_jax.contracts.task import SolutionCall, Task, save_task
+from clawgym_jax.contracts.task import Reference, SolutionCall, Task, save_task
 
 URL = "https://library.example.com/hours"
 CHECK = """
@@ -81,8 +81,7 @@ def make_task(
       task,
       workspace={"note.txt": b"Ada: ada@example.com\n"},
       checks={"check.py": check.encode()},
-      calls=calls,
-      final_message="Ada knows.",
+      turns=[Reference(calls, "Ada knows.")],
       services={
           "web.jsonl": "\n".join(map(json.dumps, pages)).encode(),
           "calendar.json": json.dumps([event]).encode(),

@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 
 from clawgym_jax.contracts.errors import UserError
-from clawgym_jax.contracts.files import write_json
 from clawgym_jax.contracts.trajectory import scored
 from clawgym_jax.pool import Pool
 from sandbox.backends.labels import label, labelled
@@ -29,7 +28,7 @@ from sandbox.fleet.job import job_of, make, packed
 from sandbox.harnesses import load
 from sandbox.reap import reap
 from tests.sandbox.scripted_api import call, reply, serve
-from tests.sandbox.small_task import make_task
+from tests.sandbox.small_task import execs, make_task, solve_by
 from tests.sandbox.test_rollout import slow_tasks, trajectories, wait_for
 
 
@@ -139,14 +138,7 @@ def test_a_killed_worker_loses_nothing(tmp_path):
 def test_what_kills_workers_uses_up_its_own_attempts_alone(tmp_path):
   poison, neighbour = (make_task(tmp_path / name) for name in ("poison", "neighbour"))
   for task, seconds in ((poison, "61.5"), (neighbour, "3.5")):
-    calls = [
-        {"name": "exec", "arguments": {"command": f"sleep {seconds}"}},
-        {"name": "write", "arguments": {"path": "out.txt", "content": "7\n"}},
-    ]
-    write_json(
-        task.root / "solution" / "calls.json",
-        {"calls": calls, "final_message": "The sum is 7."},
-    )
+    solve_by(task, *execs(f"sleep {seconds}", "echo 7 > out.txt"))
   pool = pool_with(tmp_path, poison, neighbour)
   killed = []
 

@@ -12,14 +12,14 @@ import time
 import pytest
 
 from clawgym_jax.contracts.errors import UserError
-from clawgym_jax.contracts.files import read_lines, write_json
+from clawgym_jax.contracts.files import read_lines
 from clawgym_jax.contracts.trajectory import trajectory_from_record
 from clawgym_jax.pool import Pool
 from sandbox.backends.labels import labelled
 from sandbox.curate import curate
 from sandbox.fleet import RunSettings, roll_out
 from sandbox.reap import reap
-from tests.sandbox.small_task import make_task
+from tests.sandbox.small_task import execs, make_task, solve_by
 
 
 def trajectories(out):
@@ -29,27 +29,14 @@ def trajectories(out):
 def slow_tasks(folder, count, seconds):
   for index in range(count):
     task = make_task(folder / f"t{index}")
-    calls = [
-        {"name": "exec", "arguments": {"command": f"sleep {seconds}"}},
-        {"name": "write", "arguments": {"path": "out.txt", "content": "7\n"}},
-    ]
-    write_json(
-        task.root / "solution" / "calls.json",
-        {"calls": calls, "final_message": "The sum is 7."},
-    )
+    solve_by(task, *execs(f"sleep {seconds}", "echo 7 > out.txt"))
   return folder
 
 
 def test_any_file_name_can_be_recorded(tmp_path):
   task = make_task(tmp_path / "tasks" / "t")
   command = "touch \"$(printf '\\377')\" 'new\nline' && echo 7 > out.txt"
-  write_json(
-      task.root / "solution" / "calls.json",
-      {
-          "calls": [{"name": "exec", "arguments": {"command": command}}],
-          "final_message": "The sum is 7.",
-      },
-  )
+  solve_by(task, *execs(command))
   settings = RunSettings(
       out=tmp_path / "out", harness="oracle", tasks=tmp_path / "tasks"
   )

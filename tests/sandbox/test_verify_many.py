@@ -282,8 +282,7 @@ def with_check_file(task: Task, name: str, data: bytes) -> Task:
       task,
       workspace=gather(task.workspace),
       checks={**gather(task.checks), name: data},
-      calls=task.solution(),
-      final_message=task.final_message(),
+      turns=task.reference(),
   )
 
 

@@ -110,7 +110,7 @@ def _value(
 def _id(setting: Setting, pattern: str, number: int) -> str:
   """A number of the setting's split, apart from those of all other rows."""
   within = (3, 7) if setting.heldout else (0, 1, 2, 4, 5, 6)
-  value = 1000 + 8 * number + setting.data.choice(within)
+  value = setting.first_number + 8 * number + setting.data.choice(within)
   if "~" in pattern:  # a step that is odd keeps 32-bit numbers apart
     return pattern.replace("~", f"{value * 2654435761 % (1 << 32):08x}")
   return (pattern if "#" in pattern else f"{pattern}-####").replace("####", str(value))
