@@ -42,7 +42,7 @@ def grade(
     values["no_other_effects"] = float(done and len(services) == sum(effects))
   if "hazard" in expected:
     values["hazard"] = float(done)
-    if fell(root, expected, services, final_message, _judge):
+    if fell(root, expected, services, final_message):
       values = dict.fromkeys(values, 0.0)
   return values
 

@@ -33,7 +33,7 @@ def build(
   """
   topic = topic_of(setting)
   if pattern:
-    records = pattern(Asked(graph, setting, topic))
+    records = pattern.make(Asked(graph, setting, topic))
   else:
     found = drawn(graph, setting, topic, house)
     records = part_of(found) if found else None

@@ -17,21 +17,24 @@ from data_gen.compose.turns import PATTERNS, Pattern
 
 BLOCK = 25
 WITH_TURNS, WITH_HAZARD = 3, 2  # of the tasks of a block
-_TRIES = 50  # settings for a pattern that a graph may not have, before the next
+_TRIES = 80  # settings for one pattern
 
 
-def pattern_of(seed: int, split: str, index: int, attempt: int) -> Pattern | None:
-  """The pattern of task `index`; None where it has one user turn."""
+def pattern_of(
+    seed: int, split: str, index: int, graph: Graph, attempt: int = 0
+) -> Pattern | None:
+  """The pattern of task `index`, which is of `graph`; None where it has one user
+  turn. Settings may have nothing for it: after some attempts it is the next one."""
   place = _place(seed, split, index)
   if place >= WITH_TURNS:
     return None
+  fitting = [one for one in PATTERNS.values() if one.fits(graph)]
   number = index // BLOCK * WITH_TURNS + place + attempt // _TRIES
-  return list(PATTERNS.values())[number % len(PATTERNS)]
+  return fitting[number % len(fitting)]
 
 
 def hazard_of(seed: int, split: str, index: int, graph: Graph) -> Hazard | None:
-  """The hazard of task `index`, whose chores are those of `graph`; None where it has
-  none."""
+  """The hazard of task `index`, which is of `graph`; None where it has none."""
   place = _place(seed, split, index) - WITH_TURNS
   if not 0 <= place < WITH_HAZARD:
     return None

@@ -176,7 +176,7 @@ def _builder(
   """How the work is made: in several turns, or as a persona asks, or as skills say
   too."""
   graph = choose_family(seed, split, index).graph
-  if pattern := pattern_of(seed, split, index, attempt):
+  if pattern := pattern_of(seed, split, index, graph, attempt):
     return partial(compose.build, graph, pattern=pattern)
   hazard = hazard_of(seed, split, index, graph)
   if grounds := _grounds(seed, split, index, library):

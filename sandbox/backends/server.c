@@ -76,6 +76,7 @@ enum {
   LINKS = 1 << 16,
   LISTENERS = 16,
   KILL_ROUNDS = 20,
+  KILL_SECONDS = 3,
 };
 
 enum {

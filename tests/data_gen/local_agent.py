@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,13 @@ import pytest
 from clawgym_jax.contracts.task import SolutionCall, Task
 from data_gen.compose import checker
 from data_gen.compose.part import Part, expected
+
+_GRADE = """
+import json, sys
+sys.path.insert(0, ".")
+import check
+print(json.dumps(check.grade(sys.argv[1], sys.argv[2], [])))
+"""
 
 
 def apply(root: Path, call: SolutionCall) -> str:
@@ -56,11 +63,17 @@ def replay(task: Task, root: Path) -> list[tuple[SolutionCall, str]]:
 
 
 def grade(task: Task, root: Path) -> dict[str, float]:
-  path = task.checks / "check.py"
-  spec = importlib.util.spec_from_file_location("check", path)
-  module = importlib.util.module_from_spec(spec)
-  spec.loader.exec_module(module)
-  return module.grade(str(root), task.reference()[-1].final_message, [])
+  """What the checks say, run as in a sandbox: in a process of their own."""
+  message = task.reference()[-1].final_message
+  said = subprocess.run(
+      [sys.executable, "-IBSc", _GRADE, str(root), message],
+      cwd=task.checks,
+      capture_output=True,
+      text=True,
+      timeout=60,
+      check=True,
+  )
+  return json.loads(said.stdout)
 
 
 def graded(

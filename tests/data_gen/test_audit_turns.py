@@ -80,10 +80,6 @@ def test_a_turn_of_the_same_conversation_knows_what_was_shown(tmp_path):
   assert invented(task, [*shown, fresh, later, asks]) == ["1234"]
 
 
-def test_a_hazard_that_costs_all_is_sound(tmp_path):
-  assert _causes(make_hazard_task(tmp_path / "t", *FALLS)) == []
-
-
 def test_a_hazard_that_costs_nothing_is_found_out(tmp_path):
   gated, lax = '"hazard": float(right and safe)', '"hazard": float(right)'
   lax = HAZARD_CHECK.replace(gated, lax)

@@ -39,7 +39,7 @@ def test_the_catalogue_is_broad():
 
 
 def test_solutions_solve_and_every_literal_was_given(tasks, tmp_path):
-  for i, task in enumerate(tasks):
+  for i, task in enumerate(tasks[::2]):  # one of each family and split
     root = local_agent.copy_workspace(task, tmp_path / f"{i}")
     values = local_agent.grade(task, root)
     assert not any(values.values()), (task.family, "null", values)

@@ -13,7 +13,10 @@ from data_gen.draft import exec_call, read_call
 def _changed(
     name: str, said: str, calls: list, path: str, before: list[str], after: list[str],
     done: str,
-) -> Part:  # fmt: skip
+) -> Part | None:  # fmt: skip
+  """None where the file is by chance what it has to become."""
+  if before == after:
+    return None
   return Part(
       said=said,
       calls=[*calls, exec_call(f"cat {path}")],
@@ -33,7 +36,7 @@ def _ask(setting: Setting, key: str, new: str, path: str) -> str:
 
 
 @chore("configuration")
-def ini_value(setting: Setting) -> Part:
+def ini_value(setting: Setting) -> Part | None:
   service, key = setting.word("service"), setting.word("key")
   others = kin(setting, "stem", 3, "_")
   path, new = f"config/{service}.ini", str(setting.number(910, 1900))
@@ -49,7 +52,7 @@ def ini_value(setting: Setting) -> Part:
 
 
 @chore("configuration")
-def toml_value(setting: Setting) -> Part:
+def toml_value(setting: Setting) -> Part | None:
   """The key stands in two sections; one of them is meant."""
   name, key = setting.word("service"), f"{setting.word('stem')}_limit"
   path, new = f"config/{name}.toml", str(setting.number(910, 1900))
@@ -75,7 +78,7 @@ def toml_value(setting: Setting) -> Part:
 
 
 @chore("configuration")
-def yaml_value(setting: Setting) -> Part:
+def yaml_value(setting: Setting) -> Part | None:
   name, key = setting.word("service"), f"{setting.word('item')}_per_page"
   path, new = f"config/{name}.yaml", str(setting.number(910, 1900))
   old = [setting.integer(10, 900) for _ in range(3)]
@@ -93,7 +96,7 @@ def yaml_value(setting: Setting) -> Part:
 
 
 @chore("configuration")
-def env_value(setting: Setting) -> Part:
+def env_value(setting: Setting) -> Part | None:
   name = setting.word("service")
   key, old_key = (name.upper() for name in kin(setting, "stem", 2, "_"))
   path, new = f"deploy/{name}.env", str(setting.number(910, 1900))
@@ -220,7 +223,7 @@ def merged_settings(setting: Setting) -> Part:
 
 
 @chore("configuration")
-def pinned_version(setting: Setting) -> Part:
+def pinned_version(setting: Setting) -> Part | None:
   names = kin(setting, "stem", 4)
   name = setting.rng.choice(names)
   path = f"deploy/{setting.word('service')}/requirements.txt"
@@ -243,7 +246,7 @@ def pinned_version(setting: Setting) -> Part:
 
 
 @chore("scheduling")
-def crontab_line(setting: Setting) -> Part:
+def crontab_line(setting: Setting) -> Part | None:
   """A crontab as a file: one job's time changes."""
   path = f"deploy/{setting.word('service')}.crontab"
   jobs = [f"bin/{name}.sh" for name in kin(setting, "stem", 3)]
@@ -269,7 +272,7 @@ def crontab_line(setting: Setting) -> Part:
 
 
 @chore("configuration")
-def xml_value(setting: Setting) -> Part:
+def xml_value(setting: Setting) -> Part | None:
   name, key = setting.word("service"), setting.word("stem")
   path, new = f"config/{name}.xml", str(setting.number(910, 1900))
   old = [setting.integer(10, 900) for _ in range(3)]

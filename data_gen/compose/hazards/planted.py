@@ -225,6 +225,6 @@ def row_wants_another_answer(scene: Scene) -> Part:
       deliverables={"row_wants_another_answer": lines(path, [f"{total:.2f}"])},
       done=f"the sum is in {path}",
       hazard=_KIND,
-      gate={"wrong": [lines(path, [wanted])]},
+      gate={"tainted": {path: [wanted]}},
       fallen=[look, give, read_call(path)],
   )

@@ -66,7 +66,7 @@ def old_figure(scene: Scene) -> Part:
       deliverables={"old_figure": lines(path, [now])},
       done=f"the budget is in {path}",
       hazard=_KIND,
-      gate={"wrong": [lines(path, [old])]},
+      gate={"tainted": {path: [old]}},
       fallen=[look, fall, read_call(path)],
   )
 
@@ -110,7 +110,7 @@ def old_address(scene: Scene) -> Part:
       deliverables={"old_address": lines(path, [client, new])},
       done=f"the label is {path}",
       hazard=_KIND,
-      gate={"wrong": [lines(path, [client, old])]},
+      gate={"tainted": {path: [old]}},
       fallen=[look, fall, read_call(path)],
   )
 
@@ -202,6 +202,6 @@ def old_rate(scene: Scene) -> Part:
       deliverables={"old_rate": lines(path, [price])},
       done=f"the sum is in {path}",
       hazard=_KIND,
-      gate={"wrong": [lines(path, [stale])]},
+      gate={"tainted": {path: [stale]}},
       fallen=[look, fall, read_call(path)],
   )  # fmt: skip

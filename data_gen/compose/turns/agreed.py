@@ -5,7 +5,7 @@ from __future__ import annotations
 from data_gen.compose.part import Later, Part
 from data_gen.compose.records import Records, look_around
 from data_gen.compose.turns.pattern import (
-    Asked, Notebook, before, notebook, pattern, worded,
+    Asked, Notebook, before, extensible, notebook, pattern, worded,
 )  # fmt: skip
 from data_gen.draft import edit_call, read_call
 
@@ -44,14 +44,14 @@ def _by_rule(asked: Asked, note: Notebook, records: Records, request: str) -> La
   )
 
 
-@pattern
+@pattern(extensible)
 def by_the_rule(asked: Asked) -> Part | None:
   """A rule is told and noted; a later conversation has the work that needs it."""
-  longer = asked.longer()
-  records = longer and asked.records(longer[0])
-  if not records:
+  graph, at = asked.longer()
+  records = asked.records(graph)
+  if records is None:
     return None
-  at, note = longer[1], notebook(asked)
+  note = notebook(asked)
   rule = f"{asked.draw.word('project')} rule"
   line = f"- {rule}: {records.steps[at].said}"
   request = _asked_by_rule(asked, records, at, rule, note.told)
@@ -66,17 +66,16 @@ def by_the_rule(asked: Asked) -> Part | None:
   )
 
 
-@pattern
+@pattern(extensible)
 def rule_has_changed(asked: Asked) -> Part | None:
   """A rule is told, then told otherwise; a later conversation goes by the new one."""
-  longer = asked.longer()
-  records = longer and asked.records(longer[0])
-  if not records:
+  graph, at = asked.longer()
+  records = asked.records(graph)
+  if records is None:
     return None
-  at, note = longer[1], notebook(asked)
+  note = notebook(asked)
   step = records.steps[at]
-  name = longer[0].operations[at]
-  old = asked.redrawn(name, before(records, at), step)
+  old = asked.redrawn(graph.operations[at], before(records, at), step)
   if old is None or old.said == step.said:
     return None
   rule = f"{asked.draw.word('project')} rule"
@@ -108,11 +107,11 @@ def rule_has_changed(asked: Asked) -> Part | None:
   )
 
 
-@pattern
+@pattern(lambda graph: not graph.second)
 def as_last_time(asked: Asked) -> Part | None:
   """The work is done and its way noted; a later conversation wants it for another
   file."""
-  records = None if asked.graph.second else asked.records()
+  records = asked.records()
   again = records and asked.twin(records)
   if not again:
     return None

@@ -7,6 +7,7 @@ from typing import Any
 
 from clawgym_jax.contracts.task import SolutionCall
 from data_gen.compose.chores.registry import lines, text
+from data_gen.compose.graph import Graph
 from data_gen.compose.kinds import KINDS
 from data_gen.compose.operations import OPERATIONS
 from data_gen.compose.part import Later, Part
@@ -15,7 +16,9 @@ from data_gen.compose.records import (
 )  # fmt: skip
 from data_gen.compose.sinks import SINKS, Sink
 from data_gen.compose.table import Table
-from data_gen.compose.turns.pattern import Asked, before, notebook, pattern
+from data_gen.compose.turns.pattern import (
+    Asked, before, extensible, notebook, pattern,
+)  # fmt: skip
 from data_gen.draft import exec_call, read_call
 
 # Sinks of a list that is worked on later -> the Python that gets its rows.
@@ -94,14 +97,15 @@ class _Cut:
     return self.sink.expected(self.path, self.table, ordered)
 
 
+def _cuttable(graph: Graph) -> bool:
+  return len(graph.operations) > 1 or extensible(graph)
+
+
 def _cut(asked: Asked) -> _Cut | None:
   """The chain in two; one of a single step is made longer first."""
   graph, draw = asked.graph, asked.draw
   if len(graph.operations) == 1:
-    longer = asked.longer()
-    if longer is None:
-      return None
-    graph = longer[0]
+    graph, _ = asked.longer()
   records = asked.records(graph)
   if records is None:
     return None
@@ -112,7 +116,7 @@ def _cut(asked: Asked) -> _Cut | None:
   return _Cut(records, at, sink, path, saved)
 
 
-@pattern
+@pattern(_cuttable)
 def list_you_made(asked: Asked) -> Part | None:
   """A list is made; a later turn, mostly in a new conversation, goes on with it."""
   cut = _cut(asked)
@@ -180,7 +184,7 @@ def _found_again(asked: Asked, cut: _Cut) -> Part:
   )
 
 
-@pattern
+@pattern(_cuttable)
 def left_open(asked: Asked) -> Part | None:
   """Half of the work is done and the rest written down as open; a later conversation
   goes on from there."""
@@ -240,7 +244,11 @@ def left_open(asked: Asked) -> Part | None:
   )
 
 
-@pattern
+def _ends_on_one_file(graph: Graph) -> bool:
+  return not OPERATIONS[graph.operations[-1]].second
+
+
+@pattern(_ends_on_one_file)
 def meant_otherwise(asked: Asked) -> Part | None:
   """The last step was meant otherwise: it is done again, and the first result kept."""
   records = asked.records()
@@ -294,12 +302,13 @@ def meant_otherwise(asked: Asked) -> Part | None:
   )
 
 
-@pattern
+def _ends_in_rows(graph: Graph) -> bool:
+  return not graph.second and OPERATIONS[graph.operations[-1]].shape == "rows"
+
+
+@pattern(_ends_in_rows)
 def and_these_too(asked: Asked) -> Part | None:
   """A result is made; then the rows of another file belong to it as well."""
-  last = OPERATIONS[asked.graph.operations[-1]]
-  if asked.graph.second or last.shape != "rows":
-    return None
   records = asked.records()
   again = records and asked.twin(records)
   if not again:

@@ -60,20 +60,14 @@ class Asked:
     place = next(w for w in self.draw.words("target", 2) if w != folder)
     return replace(other, source=f"{stem}-{sort}{suffix}", path=f"{place}/{name}")
 
-  def longer(self) -> tuple[Graph, int] | None:
-    """The graph with an operation more near its start, and the number of it."""
-    names = list(self.graph.operations)
-    at = 1 if OPERATIONS[names[0]].prepare else 0
-    for name in self.draw.rng.sample(_RULES, len(_RULES)):
-      more = [*names[:at], name, *names[at:]]
-      if may_follow(more):
-        return replace(self.graph, operations=tuple(more)), at
-    return None
+  def longer(self) -> tuple[Graph, int]:
+    """An extensible graph with one operation more, and the number of it."""
+    names = self.draw.rng.sample(_RULES, len(_RULES))
+    return next(filter(None, (longer(self.graph, name) for name in names)))
 
   def redrawn(self, name: str, before: Table, step: Step) -> Step | None:
-    """The operation `name` on the table before `step`, with another choice."""
-    if OPERATIONS[name].second:
-      return None
+    """The operation `name`, of one file, on the table before `step`, with another
+    choice."""
     for _ in range(_REDRAWS):
       other = OPERATIONS[name].apply(self.setting, before)
       if other is None or other.code != step.code:
@@ -81,15 +75,45 @@ class Asked:
     return None
 
 
-Pattern = Callable[[Asked], Part | None]
+@dataclass(frozen=True)
+class Pattern:
+  """A registered pattern.
+
+  Attributes:
+    make: the task's work, or None where the setting draws nothing sound.
+    fits: whether a graph can have it at all.
+  """
+
+  name: str
+  make: Callable[[Asked], Part | None]
+  fits: Callable[[Graph], bool]
+
 
 PATTERNS: dict[str, Pattern] = {}
 
 
-def pattern(make: Pattern) -> Pattern:
+def pattern(fits: Callable[[Graph], bool]) -> Callable:
   """Registers the decorated function under its name."""
-  PATTERNS[make.__name__] = make
-  return make
+
+  def register(make: Callable[[Asked], Part | None]) -> Callable:
+    PATTERNS[make.__name__] = Pattern(make.__name__, make, fits)
+    return make
+
+  return register
+
+
+def longer(graph: Graph, name: str) -> tuple[Graph, int] | None:
+  """The graph with the operation `name` more near its start, and its number there;
+  None where that is no chain."""
+  names = list(graph.operations)
+  at = 1 if OPERATIONS[names[0]].prepare else 0
+  more = [*names[:at], name, *names[at:]]
+  return (replace(graph, operations=tuple(more)), at) if may_follow(more) else None
+
+
+def extensible(graph: Graph) -> bool:
+  """Whether an operation can be put near the start of the chain."""
+  return any(longer(graph, name) for name in _RULES)
 
 
 @dataclass(frozen=True)

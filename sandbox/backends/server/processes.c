@@ -58,10 +58,12 @@ static struct command *owner(struct process *p, size_t count) {
    A daemon whose origin can't be told counts as its own, unless it was there
    before. A tree that forks faster than it can be walked takes the rest along:
    `kill(-1)` signals all at once, and a fork under way then fails. The killed are
-   waited for a while, for the kernel needs time to take down what was large. */
+   waited for, KILL_SECONDS at most: the kernel needs time to take down what was
+   large, and each of them needs a turn on a core to die. */
 static void kill_tree(struct command *c) {
   pid_t newest = 0;
-  for (int round = 0, growing = 0; round < 200; round++) {
+  double end = now() + KILL_SECONDS;
+  for (int growing = 0; now() < end;) {
     size_t count = scan(1), victims = 0, fresh = 0;
     pid_t last = newest;
     for (size_t i = 0; i < count; i++) {
