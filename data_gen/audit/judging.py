@@ -9,14 +9,14 @@ go that gave no result.
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from clawgym_jax.contracts.task import Task
 from clawgym_jax.contracts.trajectory import Outcome, scored
-from data_gen.audit.court import EXPECTED, OWN, RESEEDED, SOURCE, Court, shared
-from sandbox.backends.base import Entry, Files, pack_entries, unpack_entries
+from data_gen.audit.court import EXPECTED, OWN, RESEEDED, SOURCE, Court
+from sandbox.backends.base import Files, in_folders, kinds, unpack
 from sandbox.verify import State, Verifier
 from sandbox.verify.checks import weighted
 
@@ -31,29 +31,26 @@ class Case:
   state: State
   by: str = OWN
   alone: bool = False
-  entries: list[Entry] = field(init=False, repr=False)
 
-  def __post_init__(self) -> None:
-    object.__setattr__(self, "entries", list(unpack_entries(self.state.snapshot)))
-
-  @property
+  @functools.cached_property
   def files(self) -> Files:
-    return {e.name: e.data for e in self.entries if e.kind == "file"}
+    return unpack(self.state.snapshot)
 
-  @property
+  @functools.cached_property
   def shares(self) -> bool:
-    return not self.alone and all(e.kind != "link" for e in self.entries)
+    return not self.alone and "link" not in kinds(self.state.snapshot)
 
 
 class Judge:
-  """Judges by the checks of `task`; `reseeded` are those over other records.
-
-  `at_once` says whether they are our own, and so share the verifiers of `court`.
+  """Judges by the checks of `task`: `checks`, where they share the verifiers of
+  `court` (see `court.shared`), which is `at_once`; `reseeded` are those over other
+  records.
   """
 
-  def __init__(self, task: Task, court: Court, reseeded: Files | None = None):
-    self._task, self._court = task, court
-    self._checks = shared(task)
+  def __init__(
+      self, task: Task, court: Court, checks: Files | None, reseeded: Files | None
+  ):
+    self._task, self._court, self._checks = task, court, checks
     self.at_once = self._checks is not None
     given = {OWN: self._checks or {}, RESEEDED: reseeded or {}}
     self._expected = {
@@ -111,7 +108,11 @@ class Judge:
         "now": self._task.now, "expected": self._expected, "folders": folders,
         "states": states, "transcripts": transcripts,
     }  # fmt: skip
-    snapshot = _in_folders(group) if folders else group[0].state.snapshot
+    snapshot = group[0].state.snapshot
+    if folders:
+      snapshot = in_folders(
+          (str(number), case.state.snapshot) for number, case in enumerate(group)
+      )
     return State(snapshot, "", [{"role": "audit", "content": content}])
 
 
@@ -133,17 +134,3 @@ def _groups(cases: Sequence[Case]) -> Iterator[list[Case]]:
     yield group
 
 
-def _in_folders(group: list[Case]) -> bytes:
-  """A snapshot of the cases' files, each case in a folder of its number."""
-  return pack_entries(
-      entry
-      for number, case in enumerate(group)
-      for entry in (
-          Entry(str(number), kind="dir", mode=0o755),
-          *(
-              dataclasses.replace(e, name=f"{number}/{e.name}")
-              for e in case.entries
-              if e.name not in ("", ".")
-          ),
-      )
-  )

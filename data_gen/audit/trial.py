@@ -19,7 +19,14 @@ from typing import Any
 from clawgym_jax.contracts.task import Task
 from clawgym_jax.contracts.trajectory import Outcome
 from data_gen.audit import reading
-from data_gen.audit.court import ELSEWHERE, OTHER_NOW, RESEEDED, Court, elsewhere
+from data_gen.audit.court import (
+    ELSEWHERE,
+    OTHER_NOW,
+    RESEEDED,
+    Court,
+    elsewhere,
+    shared,
+)
 from data_gen.audit.judging import Case, Judge
 from data_gen.audit.provenance import invented
 from data_gen.audit.shares import work_of
@@ -38,7 +45,6 @@ from sandbox.harnesses import (
 from sandbox.harnesses.base import answering
 from sandbox.harnesses.reference import Fallen
 from sandbox.verify import State, verify
-from sandbox.verify.many import trusted
 
 LEAST_KILLED = 0.9  # of a task's wrong edits; below, its checks are too lax
 RESEED = 1
@@ -129,8 +135,9 @@ class _Trial:
   def __init__(self, task: Task, backend: str, rebuild: Rebuild | None, court: Court):
     self._task, self._backend = task, backend
     self._initial = gather(task.workspace)
-    self._other = rebuild(task, RESEED) if rebuild and trusted(task) else None
-    self.judge = Judge(task, court, self._other[1] if self._other else None)
+    checks = shared(task)
+    self._other = rebuild(task, RESEED) if rebuild and checks else None
+    self.judge = Judge(task, court, checks, self._other[1] if self._other else None)
     self.found = Findings()
 
   async def open(self, stack: AsyncExitStack) -> Sandbox:
@@ -378,14 +385,20 @@ def _laid(files: Files, written: Files) -> Files:
   """`files` with those written; a file where a folder is, or a folder where a file
   is, can't be written, as in a sandbox."""
   laid = dict(files)
-  folders = {str(p) for path in files for p in PurePosixPath(path).parents}
+  folders = {parent for path in files for parent in _parents(path)}
   for path, data in written.items():
     clean = PurePosixPath(path)
     if clean.is_absolute() or {"..", "~"} & set(clean.parts):
       continue
     path = str(clean)
-    parents = [str(p) for p in clean.parents]
+    parents = _parents(path)
     if path not in folders and not any(p in laid for p in parents):
       laid[path] = data
       folders |= set(parents)
   return laid
+
+
+def _parents(path: str) -> list[str]:
+  """The folders above a clean path."""
+  parts = path.split("/")[:-1]
+  return [".", *("/".join(parts[: n + 1]) for n in range(len(parts)))]

@@ -75,13 +75,14 @@ def make(
   family = choose_family(seed, split, index)
   attempt, setting, part = _first_sound(family, seed, split, index, library)
   grounds = _grounds(seed, split, index, library)
-  topic, asker = topic_of(setting), persona(setting)
+  topic = topic_of(setting)
+  first, *later = _spoken(setting, part)
   count = sum(len(calls) for calls in (part.calls, *(t.calls for t in part.later)))
   return save_task(
       directory,
       Task(
           id=planned(seed, split, index)[0],
-          instruction=speak(setting, asker, part.said),
+          instruction=first,
           family=family.name,
           split=split,
           category=topic.scenario,
@@ -89,10 +90,10 @@ def make(
           operations=family.operations,
           skills=skills.placed(part),
           difficulty=min(5, 1 + count // 4),
-          persona=asker.record(),
+          persona=persona(setting).record(),
           followups=tuple(
-              UserTurn(speak(setting, asker, turn.said, number), turn.fresh)
-              for number, turn in enumerate(part.later, 1)
+              UserTurn(said, turn.fresh)
+              for said, turn in zip(later, part.later, strict=True)
           ),
           hazard=part.hazard,
           now=f"{setting.today.isoformat()}T09:00:00Z",
@@ -136,12 +137,18 @@ def rebuild(
       made["seed"], task.split, made["index"], made["attempt"],
       library if digest else None,
   )  # fmt: skip
-  asked = build(setting)
+  asked = tuple(turn.text for turn in task.user_turns)
   for number in range(_RESEEDS):
     part = build(setting.reseeded(reseed * _RESEEDS + number))
-    if part is not None and part.asked == asked.asked:
+    if part is not None and _spoken(setting, part) == asked:
       return part.workspace, _checks(part), part.services
   return None
+
+
+def _spoken(setting: Setting, part: Part) -> tuple[str, ...]:
+  """What the persona says, turn by turn."""
+  asker = persona(setting)
+  return tuple(speak(setting, asker, said, n) for n, said in enumerate(part.asked))
 
 
 def _first_sound(
@@ -163,9 +170,9 @@ def _grounds(
 ) -> skills.Library | None:
   """Whose skills a task is grounded in: those of `library` where any is about its
   graph, else ours; None for a task of a persona's request alone."""
-  if index % _SKILLED or pattern_of(seed, split, index, 0):
-    return None
   graph = choose_family(seed, split, index).graph
+  if index % _SKILLED or pattern_of(seed, split, index, graph):
+    return None
   known = [one for one in (library, skills.own()) if one is not None]
   return next((k for k in known if skills.covers(graph, split, k)), None)
 
