@@ -7,6 +7,10 @@ DEMO_DIR ?= demo
 export PYTHON VENV
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 RUN = $(VENV)/bin/python
+# Compiling takes most of the tests' time: programs run once need not be good ones.
+# `make test-all` compiles as users do.
+QUICKLY = XLA_FLAGS="--xla_backend_optimization_level=0 \
+  --xla_llvm_disable_expensive_passes=true"
 
 .PHONY: demo test test-all lint requirements clean
 
@@ -17,7 +21,7 @@ demo:
 test:
 	@launch/install.sh test
 	@$(VENV)/bin/lint-imports
-	@$(RUN) -m pytest -q -n 2 --dist loadfile -m "not slow"
+	@$(QUICKLY) $(RUN) -m pytest -q -n 2 --dist loadfile -m "not slow"
 
 test-all:
 	@launch/install.sh test

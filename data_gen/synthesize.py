@@ -3,7 +3,8 @@
 Task i of (generator, seed, split) depends on nothing else, so a longer run
 begins with the tasks of a shorter one, and several processes make what one
 would. A task appears under its name only when it is whole; whole ones are
-skipped, so the same command continues after a stop.
+skipped, so the same command continues after a stop. Tasks that a model writes
+(`data_gen.llm`) are the same again as long as its replies are kept.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from clawgym_jax.contracts.runs import only_writer, same_run
 from clawgym_jax.contracts.task import SPLITS, load_task
 from data_gen import compact, skills
 from data_gen.compose import make as composed
+from data_gen.llm import flags as llm_flags
 
 # name -> the module that makes its tasks: GENERATOR, `planned` and `make`
 GENERATORS = {"procedural": composed, "compact": compact}
+_BY_MODEL = "llm"  # `data_gen.llm`, which has flags and a run of its own
 
 _OUT = flags.DEFINE_string("out", None, "Folder for the task directories.")
 _NUM = flags.DEFINE_integer("num_tasks", 100, "How many tasks.", lower_bound=1)
@@ -36,9 +39,9 @@ _SPLIT = flags.DEFINE_enum(
     "split", "train", SPLITS, "heldout has people, words and families of its own."
 )
 _GENERATOR = flags.DEFINE_enum(
-    "generator", "procedural", list(GENERATORS),
+    "generator", "procedural", [*GENERATORS, _BY_MODEL],
     "procedural: composed of typed operations, eight calls and more; compact: one to"
-    " three calls, for small models.",
+    " three calls, for small models; llm: written by the model at --endpoint.",
 )  # fmt: skip
 _WORKERS = flags.DEFINE_integer(
     "workers", 0, "Processes; 0 is one a core, and one where there is little to make.", 0
@@ -162,6 +165,9 @@ def main() -> dict[str, Any]:
   folder = Path(_SKILLS.value) if _SKILLS.value else None
   if folder and _GENERATOR.value != "procedural":
     raise UserError(f"--skills is for --generator=procedural, not {_GENERATOR.value}")
+  if _GENERATOR.value == _BY_MODEL:
+    return _by_model(out)
+  llm_flags.refuse(_GENERATOR.value)
   if folder:
     for line in skills.lines(skills.library(folder)):
       print(f"not used: {line}")
@@ -172,6 +178,22 @@ def main() -> dict[str, Any]:
   print(f"{summary['tasks']} tasks in {out} ({summary['made']} new)")
   if folder:
     print(f"skills of {folder} ground {summary['skills']['tasks']} of them")
+  return summary
+
+
+def _by_model(out: Path) -> dict[str, Any]:
+  if flags.FLAGS["workers"].present:
+    raise UserError("--workers is not for --generator=llm: give --concurrency")
+  settings = llm_flags.settings()
+  from data_gen.llm import run  # servers and clients, which no worker should load
+
+  summary = run.synthesize(out, _NUM.value, _SEED.value, _SPLIT.value, settings)
+  print(run.printed(summary))
+  if summary["lost"]:
+    raise UserError(
+        f"{summary['lost']} ideas are undecided, as the endpoint or a sandbox failed:"
+        " run the same command again"
+    )
   return summary
 
 

@@ -177,6 +177,11 @@ def _lines(summary: dict[str, Any]) -> list[str]:
       f" {summary['scored']} scored + {summary['truncated']} truncated +"
       f" {summary['unscored']} unscored"
   ]
+  if summary["rubrics_to_judge"]:
+    lines.append(
+        f"  {summary['rubrics_to_judge']} of them have no score until their rubric is"
+        f" judged; by the checks alone {100 * summary['code']['mean']:.1f} of 100"
+    )
   for status, causes in summary["by_cause"].items():
     lines += [f"  {status} {count}: {cause}" for cause, count in causes.items()]
   return lines

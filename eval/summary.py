@@ -3,7 +3,9 @@
 Every planned attempt is in exactly one of `scored`, `truncated`, `unscored`,
 so the three add up to `planned` whatever went wrong. `unscored` attempts enter
 no mean, no rate and no interval; an attempt that was never made is unscored
-too, with that cause.
+too, with that cause. An attempt whose rubric nobody has judged has no score either:
+it counts where its checks put it and in `rubrics_to_judge`, and enters `code` alone,
+which is the same figure over what the checks gave.
 """
 
 from __future__ import annotations
@@ -59,20 +61,20 @@ def summarise(
   """The contents of summary.json; see the module's docstring.
 
   Scores are in [0, 1]; `interval` is [low, high] at 95 % or None. `success` is
-  the share of attempts with score 1, averaged over tasks.
+  the share of attempts with score 1, averaged over tasks; of those with a score.
   """
   made = by_sample(trajectories, tasks, samples)
   per_task = {}
   for task in tasks:
     outcomes = [made.get((task.id, i)) for i in range(samples)]
+    judged = [t.outcome for t in outcomes if t and t.outcome.status != "unscored"]
     per_task[task.id] = {
         "family": task.family,
         "category": task.category,
         "difficulty": task.difficulty,
         "instruction": _said(task),
-        "scores": [
-            t.outcome.score for t in outcomes if t and t.outcome.score is not None
-        ],
+        "scores": [o.score for o in judged if o.score is not None],
+        "code": [o.code for o in judged],
         "truncated": _causes(outcomes, "truncated"),
         "unscored": _causes(outcomes, "unscored"),
     }
@@ -103,9 +105,11 @@ def scores(summary: dict[str, Any]) -> dict[str, list[float]]:
 
 def _figures(per_task: dict[str, dict[str, Any]]) -> dict[str, Any]:
   values = {task: entry["scores"] for task, entry in per_task.items()}
+  code = {task: entry["code"] for task, entry in per_task.items()}
+  interval = _pair(stats.bootstrap_interval(values))
   solved = {t: [float(s >= _SOLVED) for s in v] for t, v in values.items()}
   rates = stats.task_means(solved)
-  measured = sum(map(len, values.values()))
+  measured = sum(map(len, code.values()))
   truncated = sum(sum(e["truncated"].values()) for e in per_task.values())
   unscored = sum(sum(e["unscored"].values()) for e in per_task.values())
   return {
@@ -113,8 +117,15 @@ def _figures(per_task: dict[str, dict[str, Any]]) -> dict[str, Any]:
       "scored": measured - truncated,
       "truncated": truncated,
       "unscored": unscored,
+      "rubrics_to_judge": measured - sum(map(len, values.values())),
       "mean": stats.mean(values),
-      "interval": _pair(stats.bootstrap_interval(values)),
+      "interval": interval,
+      "code": {
+          "mean": stats.mean(code),
+          "interval": interval
+          if code == values
+          else _pair(stats.bootstrap_interval(code)),
+      },
       "success": {
           "rate": stats.mean(solved),
           "interval": _pair(

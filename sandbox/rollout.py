@@ -94,6 +94,11 @@ def main() -> dict[str, Any]:
   )
   for cause, times in summary["unscored_by_cause"].items():
     print(f"  unscored {times}: {cause}")
+  if summary["rubrics_to_judge"]:
+    print(
+        f"  of {summary['rubrics_to_judge']} the rubric is still to be judged: their"
+        " reward is that of the checks"
+    )
   print(f"wrote {_OUT.value}/trajectories.jsonl")
   return summary
 

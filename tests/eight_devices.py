@@ -12,6 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 
+def environment(devices: int) -> dict[str, str]:
+  """For a process with so many devices; what else XLA is told stays."""
+  count = f"--xla_force_host_platform_device_count={devices}"
+  told = f"{os.environ.get('XLA_FLAGS', '')} {count}"
+  return os.environ | {"XLA_FLAGS": told, "JAX_PLATFORMS": "cpu"}
+
+
 def failures(
     function: Callable[..., None], cases: dict[str, list[Any]]
 ) -> dict[str, str]:
@@ -19,11 +26,10 @@ def failures(
 
   `function` is one of a module's own; its arguments go over as JSON.
   """
-  flags = "--xla_force_host_platform_device_count=8"
   done = subprocess.run(
       [sys.executable, "-m", __name__, function.__module__, function.__name__],
       input=json.dumps(cases),
-      env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+      env=environment(8),
       capture_output=True,
       text=True,
       timeout=840,

@@ -17,6 +17,7 @@ from tests import docs
 from tests.checkpoints import test_gguf, test_peft
 from tests.checkpoints.conftest import logits, tokenizer  # noqa: F401
 from tests.checkpoints.test_hf import TOKENS
+from tests.data_gen import fake_llm
 
 
 def test_convert(tmp_path, tokenizer, logits):  # noqa: F811
@@ -93,6 +94,16 @@ def test_attacks(tmp_path, monkeypatch):
     assert not found["failed"] and len(found["tasks"]) == count
     assert rows["null"]["mean"] < 0.02 < rows["paste_prompt"]["mean"]
     assert rows["paste_prompt"]["above_0"] > count / 2
+
+
+def test_generate_llm(tmp_path):
+  where, *blocks = docs.blocks("generate_llm.md")
+  with fake_llm.serving(fake_llm.Fake()) as url:
+    where = where.replace("http://127.0.0.1:8000/v1", url)
+    for block in blocks:
+      docs.run_block(where + block, tmp_path)
+  found = json.loads((tmp_path / "again" / "llm.json").read_text())
+  assert found["counts"] == {"admitted": 3}
 
 
 @pytest.mark.slow

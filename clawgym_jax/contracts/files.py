@@ -12,7 +12,7 @@ import errno
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from clawgym_jax.contracts import json_text
@@ -49,6 +49,12 @@ def require_room(folder: Path, *, free: int = 256 << 20, inodes: int = 1024) -> 
         f"{folder} has {disk.f_favail} inodes left, of {inodes} needed to work in;"
         " remove files or choose another (TMPDIR=…, --out=…)"
     )
+
+
+def inside(name: str) -> bool:
+  """Whether the relative path `name` stays below where it is put."""
+  path = PurePosixPath(name)
+  return bool(path.name) and not path.is_absolute() and ".." not in path.parts
 
 
 def write_atomic(path: Path, data: bytes | str | Iterable[str]) -> None:

@@ -6,7 +6,7 @@ A task is a directory that a person can read:
   workspace/     what the agent sees, copied into its sandbox
   services/      optional: what the mock services hold at the start
   checks/        check.py and its data, never visible to the agent
-  rubric.json    optional criteria for a judge
+  rubric.json    optional: criteria for a judge
   solution/      calls.json, never visible: for each user turn the tool calls that
                  do its work and what is said then, {"calls", "final_message"}, in
                  "turns"; and in "fallen" the calls that fall for the task's hazard
@@ -30,7 +30,9 @@ from typing import Any
 
 from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import RecordError, require
+from clawgym_jax.contracts.files import inside
 from clawgym_jax.contracts.git import check_git
+from clawgym_jax.contracts.rubric import Criterion, read_rubric, rubric_record
 from clawgym_jax.contracts.services import check_services
 
 SPLITS = ("train", "heldout")
@@ -141,6 +143,10 @@ class Task:
     none where there is no hazard."""
     return _calls(self._solved()["fallen"])
 
+  def rubric(self) -> tuple[Criterion, ...]:
+    """Criteria for a judge; none where code says all."""
+    return read_rubric(_rooted(self) / "rubric.json")
+
   def _solved(self) -> dict[str, Any]:
     path = _rooted(self) / "solution" / "calls.json"
     try:
@@ -168,7 +174,7 @@ def save_task(
     checks: dict[str, bytes],
     turns: Sequence[Reference],
     fallen: Sequence[SolutionCall] = (),
-    rubric: list[dict[str, Any]] | None = None,
+    rubric: Sequence[Criterion] = (),
     services: dict[str, bytes] | None = None,
 ) -> Task:
   """Writes a task directory, whole or not at all; replaces one that is there.
@@ -202,18 +208,18 @@ def _write_task(
     task: Task,
     folders: dict[str, dict[str, bytes]],
     solution: dict[str, Any],
-    rubric: list[dict[str, Any]] | None,
+    rubric: Sequence[Criterion],
 ) -> None:
   for folder, files in folders.items():
     (partial / folder).mkdir(parents=True)
     for name, data in files.items():
-      require(_inside(name), f"{folder}/{name} leaves the task directory")
+      require(inside(name), f"{folder}/{name} leaves the task directory")
       path = partial / folder / name
       path.parent.mkdir(parents=True, exist_ok=True)
       path.write_bytes(data)
   _write_json(partial / "solution" / "calls.json", solution)
-  if rubric is not None:
-    _write_json(partial / "rubric.json", rubric)
+  if rubric:
+    _write_json(partial / "rubric.json", rubric_record(rubric))
   record = dataclasses.asdict(task)
   record.pop("root")
   record["provenance"] = {
@@ -273,6 +279,7 @@ def load_task(directory: Path) -> Task:
     )
   check_services(task.services, task.requires)
   check_git(task.workspace)
+  task.rubric()
   if task.hazard != "none":
     task.fallen()  # without those calls nothing shows that the hazard is one
   return task
@@ -390,8 +397,3 @@ def _fits(value: Any, kind: Any) -> bool:
 def _rooted(task: Task) -> Path:
   require(task.root is not None, f"task {task.id} was not loaded from a directory")
   return task.root
-
-
-def _inside(name: str) -> bool:
-  path = Path(name)
-  return bool(name) and not path.is_absolute() and ".." not in path.parts

@@ -10,7 +10,9 @@ why in `fork_cause`.
 An `Outcome` is one of three. `scored`: the checks judged it. `truncated`: the
 policy ran into its own limit, and the reward stands. `unscored`: something
 that the policy can't cause kept it from being judged; it has no reward, and
-no baseline may use it.
+no baseline may use it. Where the checks judged, `code` is there: the reward.
+`score` is the whole, and is there only when the whole was judged: a task with a
+rubric that nobody judged has `code` and no `score`, never one weighted anew.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ from clawgym_jax.contracts.errors import require
 
 Message = dict[str, Any]  # an OpenAI chat message
 NEW_CONVERSATION = "new_conversation"  # the `fork_cause` where nothing was rewritten
+
+CODE_SHARE, RUBRIC_SHARE = 0.7, 0.3  # of the score of a task with a rubric
+RUBRIC_UNJUDGED = "rubric_unjudged"
 
 
 @dataclass(frozen=True)
@@ -97,8 +102,16 @@ class Step:
 class Outcome:
   """How an attempt ended; see the module's docstring.
 
-  `score` is what counts: 0.7 · code + 0.3 · rubric where a rubric exists,
-  code alone otherwise. `checks` are the named values that `code` averages.
+  Attributes:
+    status: scored, truncated or unscored.
+    score: what counts in a benchmark, in [0, 1]: `code` of a task without a
+      rubric, `hybrid` of `code` and `rubric` of one with; None until both are
+      there.
+    code: what the checks gave, in [0, 1]; None where unscored.
+    rubric: what a judge gave by the task's criteria, in [0, 1], if any did.
+    checks: the named values that `code` averages.
+    criteria: the named values that `rubric` averages.
+    cause: why it isn't plainly scored; `RUBRIC_UNJUDGED` where only that is missing.
   """
 
   status: str
@@ -106,6 +119,7 @@ class Outcome:
   code: float | None = None
   rubric: float | None = None
   checks: dict[str, float] = field(default_factory=dict)
+  criteria: dict[str, float] = field(default_factory=dict)
   cause: str | None = None
 
   def __post_init__(self) -> None:
@@ -114,16 +128,50 @@ class Outcome:
         f"unknown outcome {self.status!r}",
     )
     if self.status == "unscored":
-      require(self.score is None, "an unscored outcome has no score")
+      values = (self.score, self.code, self.rubric)
+      require(values == (None, None, None), "an unscored outcome has no score")
     else:
+      require(_in_range(self.code), f"code {self.code!r} is not in [0, 1]")
+      self._check_score()
+    if self.status != "scored" or self.awaits_rubric:
+      require(bool(self.cause), "an outcome that is not plainly scored names its cause")
+
+  def _check_score(self) -> None:
+    if self.rubric is None:
       require(
-          self.score is not None
-          and math.isfinite(self.score)
-          and 0.0 <= self.score <= 1.0,
-          f"score {self.score!r} is not in [0, 1]",
+          self.score in (None, self.code),
+          f"score {self.score!r} is not code {self.code!r}, and no rubric was judged",
       )
-    if self.status != "scored":
-      require(bool(self.cause), f"a {self.status} outcome names its cause")
+      return
+    require(_in_range(self.rubric), f"rubric {self.rubric!r} is not in [0, 1]")
+    whole = hybrid(self.code, self.rubric)
+    require(
+        self.score is not None and math.isclose(self.score, whole, abs_tol=1e-9),
+        f"score {self.score!r} is not {whole}, which code {self.code!r} and rubric"
+        f" {self.rubric!r} give",
+    )
+
+  @property
+  def awaits_rubric(self) -> bool:
+    """Whether the checks judged, and the task's criteria are still to be judged."""
+    return self.status != "unscored" and self.score is None
+
+
+def hybrid(code: float, rubric: float) -> float:
+  """The score of a task that has both (arXiv 2604.26904), all in [0, 1]."""
+  return CODE_SHARE * code + RUBRIC_SHARE * rubric
+
+
+def awaiting_rubric(outcome: Outcome) -> Outcome:
+  """The outcome by the checks alone of a task whose criteria nobody has judged."""
+  if outcome.status == "unscored":
+    return outcome
+  cause = outcome.cause or RUBRIC_UNJUDGED
+  return dataclasses.replace(outcome, score=None, cause=cause)
+
+
+def _in_range(value: float | None) -> bool:
+  return value is not None and math.isfinite(value) and 0.0 <= value <= 1.0
 
 
 def scored(

@@ -65,7 +65,7 @@ def experience(
       sampled = sum(len(s.response_ids or ()) for s in trajectory.steps)
       made.sampled_tokens += sampled
       if not signal or value is None:
-        made.dropped["no signal in the group" if not signal else "unscored"] += sampled
+        made.dropped[_cause(trajectory.outcome, value, signal)] += sampled
         continue
       made.trajectories += 1
       for sequence in sequences_of(trajectory, value, temperature):
@@ -97,10 +97,15 @@ def sequences_of(
 
 
 def reward_of(outcome: Outcome, which: str) -> float | None:
-  """`code` or `score`; a rubric that could not be judged leaves `code` alone."""
-  if outcome.status == "unscored":
-    return None
-  return outcome.code if which == "code" and outcome.code is not None else outcome.score
+  """`code` or `score`; None where there is none, as of a rubric that nobody judged."""
+  return outcome.code if which == "code" else outcome.score
+
+
+def _cause(outcome: Outcome, value: float | None, signal: bool) -> str:
+  """Why a trajectory with this advantage is not trained."""
+  if value is None and outcome.awaits_rubric:
+    return "rubric not judged"
+  return "unscored" if signal else "no signal in the group"
 
 
 def _sequence(

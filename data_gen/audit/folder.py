@@ -145,6 +145,7 @@ def _verdict(task: Task, digest: str, found: Findings) -> dict[str, Any]:
       "survivors": found.survivors,
       "reseeded": found.reseeded,
       "work": found.work,
+      "criteria": len(task.rubric()),
   }
 
 
@@ -178,7 +179,7 @@ async def attack_table(
 
   def save() -> None:
     tasks = dict(sorted({**known, **tried}.items()))
-    write_json(path, {**found(), "tasks": tasks})
+    write_json(path, {"version": VERSION, **found(), "tasks": tasks})
 
   saves = _Saves(save)
 
@@ -271,7 +272,11 @@ def _kept(path: Path) -> dict[str, dict[str, Any]]:
   if not path.exists():
     return {}
   try:
-    return json_text.parse(path.read_text())["tasks"]
+    found = json_text.parse(path.read_text())
+    judged, current = found["tasks"], found["version"] == VERSION
+    # What an earlier version admitted is judged anew, what it rejected is gone.
+    kept = lambda v: current or v.get("verdict") == "rejected"
+    return {name: v for name, v in judged.items() if kept(v)}
   except (ValueError, KeyError, TypeError):
     raise UserError(f"{path} is damaged: remove it to judge all again") from None
 

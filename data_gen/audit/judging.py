@@ -76,7 +76,7 @@ class Judge:
     """The outcomes of a group, or None where it gave no result."""
     verifier = await self._court.verifier(self._checks[SOURCE])
     outcome = await verifier.judge(self._together(group))
-    if outcome.score is None:
+    if outcome.code is None:
       return [outcome] if len(group) == 1 else None
     if outcome.cause:  # it ended the checks, and is 0 for it
       return [outcome] if len(group) == 1 else None

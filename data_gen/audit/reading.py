@@ -71,17 +71,13 @@ def _leaks(task: Task, asked: str, initial: Files) -> Iterator[str]:
 
 def _unsaid(task: Task, asked: str, initial: Files, solved: Files) -> Iterator[str]:
   """Paths and words that the checks expect and nobody can know of."""
-  path = task.checks / "expected.json"
-  if not path.is_file():
-    return
-  deliverables = json_text.parse(path.read_text()).get("deliverables")
-  if not isinstance(deliverables, dict):
+  specs = _specs(task)
+  if not specs:
     return
   given = set(words(asked))
   for name, data in initial.items():
     given.update(words(name))
     given.update(w for text in _texts(name, data) for w in words(text))
-  specs = [s for s in deliverables.values() if isinstance(s, dict)]
   for spec in specs:
     unknown = [w for w in words(str(spec.get("path", ""))) if w not in given]
     if unknown:
@@ -93,17 +89,28 @@ def _unsaid(task: Task, asked: str, initial: Files, solved: Files) -> Iterator[s
       for text in _texts(name, data)
       for w in words(text)
   }
-  expected = {w for spec in specs for w in _expected(spec)}
-  for word in sorted(expected - given - made):
+  for word in sorted(expected_words(task) - given - made):
     if word.isalpha() and len(word) > 2 and not _derived(word, given | made):
       yield f"unsaid: the checks expect {word!r}, which nothing gives"
       return
 
 
-def _expected(spec: dict[str, Any]) -> set[str]:
-  """The words of the values that a deliverable is judged by."""
-  values = [spec[k] for k in ("columns", "rows", "lines", "value") if k in spec]
+def expected_words(task: Task) -> set[str]:
+  """The words of the values that the deliverables are judged by."""
+  kinds = ("columns", "rows", "lines", "value")
+  values = [spec[kind] for spec in _specs(task) for kind in kinds if kind in spec]
   return set(words(json.dumps(values, ensure_ascii=False)))
+
+
+def _specs(task: Task) -> list[dict[str, Any]]:
+  """The deliverables in expected.json; checks that aren't made like ours have none."""
+  path = task.checks / "expected.json"
+  if not path.is_file():
+    return []
+  expected = json_text.parse(path.read_text())
+  named = expected.get("deliverables") if isinstance(expected, dict) else None
+  found = named.values() if isinstance(named, dict) else ()
+  return [spec for spec in found if isinstance(spec, dict)]
 
 
 def _derived(word: str, given: set[str]) -> bool:

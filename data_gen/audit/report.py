@@ -21,7 +21,6 @@ def figures(verdicts: Verdicts) -> dict[str, Any]:
   mutants = sum(v["mutants"] for v in tried)
   survived = Counter(s.rpartition(": ")[2] for v in tried for s in v["survivors"])
   rejected = [v["causes"] for v in verdicts.values() if v["verdict"] == "rejected"]
-  near = sorted(v["nearest"][0] for v in verdicts.values() if "nearest" in v)
   found = {
       "counts": dict(sorted(Counter(v["verdict"] for v in verdicts.values()).items())),
       "causes": dict(Counter(kind_of(c[0]) for c in rejected if c).most_common()),
@@ -34,14 +33,33 @@ def figures(verdicts: Verdicts) -> dict[str, Any]:
           "survivors": dict(survived.most_common(20)),
       },
       "over_other_records": sum(v["reseeded"] for v in tried),
+      "rubrics": _rubrics(admitted),
       "turns": _counted(v["turns"] for v in admitted),
       "hazards": _counted(v["hazard"] for v in admitted),
-      "similarity": {
-          name: near[min(len(near) - 1, int(share * len(near)))]
-          for name, share in (("median", 0.5), ("p95", 0.95), ("highest", 1.0))
-          if near
-      },
+      "similarity": _spread(verdicts, "nearest"),
+      "meaning": _spread(verdicts, "meant"),
       "shares": shares(verdicts),
+  }
+  return {**found, "missed": missed(found)}
+
+
+def _spread(verdicts: Verdicts, kind: str) -> dict[str, float]:
+  """How near the nearest other task of each is, over those that it is known of."""
+  near = sorted(v[kind][0] for v in verdicts.values() if kind in v)
+  return {
+      name: near[min(len(near) - 1, int(share * len(near)))]
+      for name, share in (("median", 0.5), ("p99", 0.99), ("highest", 1.0))
+      if near
+  }
+
+
+def _rubrics(admitted: list[dict[str, Any]]) -> dict[str, float]:
+  """How many tasks are judged by a rubric, too."""
+  tasks = sum(v["criteria"] > 0 for v in admitted)
+  return {
+      "tasks": tasks,
+      "share": round(tasks / len(admitted), 4) if admitted else 0.0,
+      "criteria": sum(v["criteria"] for v in admitted),
   }
   return {**found, "missed": missed(found)}
 
@@ -78,7 +96,7 @@ def printed_table(rows: dict[str, dict[str, float]]) -> str:
 
 def printed(found: dict[str, Any]) -> str:
   """The figures as text for a person."""
-  mutation, near = found["mutation"], found["similarity"]
+  mutation = found["mutation"]
   lines = [printed_table(found["attacks"])]
   if mutation["mutants"]:
     lines.append(
@@ -87,17 +105,20 @@ def printed(found: dict[str, Any]) -> str:
         f" at least {mutation['fewest_of_a_task']} were made of a task"
     )
   lines.append(f"{found['over_other_records']} solutions also run over other records")
+  rubrics = found["rubrics"]
+  lines.append(f"{rubrics['tasks']} tasks ({rubrics['share']:.1%}) have a rubric, too")
   for name, what in (("turns", "user turns"), ("hazards", "hazard")):
     counts = ", ".join(f"{n} with {value}" for value, n in found[name].items())
     if counts:
       lines.append(f"admitted by {what}: {counts}")
-  if near:
-    lines.append(
-        "nearest other request: median"
-        f" {near['median']:.2f}, p95 {near['p95']:.2f}, highest {near['highest']:.2f}"
-    )
   if found["shares"]:
     lines.append(printed_shares(found["shares"]))
+  for kind, what in (("similarity", "its words"), ("meaning", "its meaning")):
+    if near := found[kind]:
+      lines.append(
+          f"nearest other request by {what}: median {near['median']:.2f},"
+          f" p99 {near['p99']:.2f}, highest {near['highest']:.2f}"
+      )
   lines += [f"the set misses a goal: {said}" for said in found["missed"]]
   lines += [f"rejected, {kind}: {count}" for kind, count in found["causes"].items()]
   return "\n".join(lines)

@@ -50,6 +50,7 @@ GOALS = (
     Goal("from_3_inputs", "tasks that need three input files", least=0.3),
     Goal("with_turns", "tasks of several user turns", least=0.08),
     Goal("with_hazard", "tasks with a hazard", least=0.06),
+    Goal("with_rubric", "tasks with a rubric", least=0.2, most=0.3),
     Goal("kill_rate", "wrong edits that lose reward", least=0.97),
 )
 
@@ -102,6 +103,7 @@ def shares(verdicts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
       "from_3_inputs": _share(w["inputs"] >= _FEW_INPUTS for w in work),
       "with_turns": _share(v["turns"] > 1 for v in of),
       "with_hazard": _share(v["hazard"] != "none" for v in of),
+      "with_rubric": _share(v["criteria"] > 0 for v in of),
   }
 
 

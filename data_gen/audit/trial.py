@@ -5,7 +5,8 @@ and scores 1, each of three times, and with another locale, time zone and date a
 the checks. The same calls, with those around them too, score 1 over other records,
 where the task can be made again so. Doing nothing, falling for the hazard and every
 adversary score 0, small wrong edits of the right result less than 1.
-What its files say is in `reading`, what a set of tasks must be in `folder`.
+What its files say is in `reading`, what its rubric may ask in `rubric`, what a set of
+tasks must be in `folder`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 from clawgym_jax.contracts.task import Task
 from clawgym_jax.contracts.trajectory import Outcome
-from data_gen.audit import reading
+from data_gen.audit import reading, rubric
 from data_gen.audit.court import (
     ELSEWHERE,
     OTHER_NOW,
@@ -126,7 +127,7 @@ async def attacks(task: Task, backend: str = "bubblewrap") -> dict[str, float | 
   if lost:
     raise Undecided(lost[0])
   names = ("null", *ADVERSARIES)
-  return {name: o.score for name, o in zip(names, outcomes, strict=True)}
+  return {name: o.code for name, o in zip(names, outcomes, strict=True)}
 
 
 class _Trial:
@@ -182,11 +183,13 @@ class _Trial:
         f"provenance: {word!r} of a call is neither said nor shown before"
         for word in invented(task, right.transcript)[:5]
     ]
-    found.causes += reading.faults(task, self._initial, unpack(right.snapshot))
+    work, first = unpack(right.snapshot), outcomes["oracle"][0]
+    found.causes += reading.faults(task, self._initial, work)
+    found.causes += rubric.faults(task, self._initial, work, first.checks)
     self._attacks(attacks, outcomes["attacks"], right if solved else None)
     for outcome in outcomes["hazard"]:
-      if outcome.score > 0.0:
-        found.causes.append(f"hazard: falling for it scores {outcome.score:g}")
+      if outcome.code > 0.0:
+        found.causes.append(f"hazard: falling for it scores {outcome.code:g}")
     if solved:
       self._is_right("unstable: oracle", outcomes["control"][0])
       self._survived(wrong, outcomes["wrong"])
@@ -288,7 +291,7 @@ class _Trial:
     return outcomes
 
   def _must_score(self, name: str, outcome: Outcome) -> None:
-    if outcome.score is None:
+    if outcome.code is None:
       cause = outcome.cause or "unscored"
       if cause.startswith("verifier_lost"):
         raise Undecided(cause)
@@ -297,14 +300,14 @@ class _Trial:
 
   def _is_right(self, name: str, outcome: Outcome) -> bool:
     wrong = [check for check, value in outcome.checks.items() if value < 1.0]
-    if outcome.score != 1.0:
-      self.found.causes.append(f"{name} scores {outcome.score:g}, fails {wrong}")
-    return outcome.score == 1.0
+    if outcome.code != 1.0:
+      self.found.causes.append(f"{name} scores {outcome.code:g}, fails {wrong}")
+    return outcome.code == 1.0
 
   def _attacked(self, name: str, outcome: Outcome) -> None:
-    self.found.attacks[name] = outcome.score
-    if outcome.score > 0.0:
-      self.found.causes.append(f"{name} scores {outcome.score:g}")
+    self.found.attacks[name] = outcome.code
+    if outcome.code > 0.0:
+      self.found.causes.append(f"{name} scores {outcome.code:g}")
 
   def _attacks(
       self, left: list[Case], outcomes: list[Outcome], right: State | None
@@ -338,14 +341,14 @@ class _Trial:
 
   def _survived(self, wrong: list[Mutant], outcomes: list[Outcome]) -> None:
     found = self.found
-    if outcomes[0].score == 1.0:
+    if outcomes[0].code == 1.0:
       found.causes.append("a spoiled result still scores 1")
       return
     found.mutants = len(wrong) - 1
     found.survivors = [
         mutant.what
         for mutant, outcome in zip(wrong[1:], outcomes[1:], strict=True)
-        if outcome.score == 1.0
+        if outcome.code == 1.0
     ]
     killed = found.mutants - len(found.survivors)
     if killed < LEAST_KILLED * found.mutants:

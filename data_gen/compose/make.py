@@ -20,7 +20,7 @@ from pathlib import Path
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.task import Limits, Reference, Task, UserTurn, save_task
 from data_gen import skills
-from data_gen.compose import checks, compose
+from data_gen.compose import checks, compose, rubrics
 from data_gen.compose.extras import hazard_of, pattern_of
 from data_gen.compose.families import Family, families
 from data_gen.compose.part import Part, expected
@@ -75,7 +75,7 @@ def make(
   family = choose_family(seed, split, index)
   attempt, setting, part = _first_sound(family, seed, split, index, library)
   grounds = _grounds(seed, split, index, library)
-  topic = topic_of(setting)
+  topic, asker = topic_of(setting), persona(setting)
   first, *later = _spoken(setting, part)
   count = sum(len(calls) for calls in (part.calls, *(t.calls for t in part.later)))
   return save_task(
@@ -90,7 +90,7 @@ def make(
           operations=family.operations,
           skills=skills.placed(part),
           difficulty=min(5, 1 + count // 4),
-          persona=persona(setting).record(),
+          persona=asker.record(),
           followups=tuple(
               UserTurn(said, turn.fresh)
               for said, turn in zip(later, part.later, strict=True)
@@ -110,6 +110,9 @@ def make(
           Reference(turn.calls, f"Done: {turn.done}.") for turn in (part, *part.later)
       ],
       fallen=part.fallen,
+      rubric=rubrics.rubric(setting, asker, part, skills.placed(part))
+      if rubrics.hybrid(seed, split, index)
+      else (),
       services=part.services,
   )  # fmt: skip
 

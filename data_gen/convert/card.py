@@ -15,6 +15,7 @@ from typing import Any
 
 from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.files import write_atomic
+from clawgym_jax.contracts.trajectory import CODE_SHARE, RUBRIC_SHARE
 from data_gen.convert import plots
 from data_gen.convert.contents import Contents
 from data_gen.convert.foreign import GENERATOR
@@ -27,7 +28,7 @@ _DRAWN = (
 )
 _LISTED = (
     "scenario category", "macro category", "operation category", "split", "hazard",
-    "generator",
+    "verification", "generator",
 )
 _SHOWN = 30  # rows of a plot; the rest is one row
 _SMALL = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 30, 50, 100)
@@ -60,6 +61,7 @@ class Statistics:
         "kind of input file": {_kind(path) for path in inputs},
         "tool of the solution": {call["name"] for call in _calls(contents)},
         "hazard": [record.get("hazard", "none")],
+        "verification": [_verification(contents)],
         "generator": [record.get("provenance", {}).get("generator", "unknown")],
     }.items():
       counts = self.by.setdefault(name, Counter())
@@ -93,6 +95,9 @@ def render(found: Statistics) -> str:
       f"{found.count:,} tasks for agents that work on files with tools: a request, a"
       " workspace, checks that score what the agent leaves, and, where the task is"
       " ours, a reference solution that was run.",
+      f"{_hybrid(found):.0%} of them are hybrid: what code can't see is judged by a"
+      f" rubric, and the score is {CODE_SHARE} · code + {RUBRIC_SHARE} · rubric. The"
+      " others are scored by code alone.",
       "## In figures",
       _table(
           ("a task has", "least", "median", "mean", "most"),
@@ -176,6 +181,16 @@ def _kind(path: str) -> str:
   if ".git" in pure.parts:
     return "git repository"
   return "".join(pure.suffixes[-2:]) if path.endswith(".tar.gz") else pure.suffix
+
+
+def _verification(contents: Contents) -> str:
+  return "code and rubric" if "rubric.json" in contents.files else "code"
+
+
+def _hybrid(found: Statistics) -> float:
+  """The share of the tasks that have a rubric."""
+  hybrid = found.by.get("verification", Counter())["code and rubric"]
+  return hybrid / found.count if found.count else 0.0
 
 
 def _calls(contents: Contents) -> list[dict[str, Any]]:

@@ -78,7 +78,7 @@ def _set_line(task: Foreign) -> Line:
       "prompt": task.prompt,
       "hook_code": task.command,
       "hook_lang": "bash",
-      "rules": [_rule(rule) for rule in task.rules] if task.rules else None,
+      "rules": task.rules or None,
       "category": task.category,
       "macro_category": task.macro_category,
       "action": list(task.actions),
@@ -105,7 +105,7 @@ def _skill_line(task: Foreign) -> Line:
       "prompt": task.prompt,
       "validation_mode": "hybrid" if task.rules else "code",
       "reward_aggregation": "mean",
-      "rubrics": [_rule(rule) for rule in task.rules or []],
+      "rubrics": task.rules or [],
       "hook_code": task.command,
       "hook_lang": "bash",
       "input_files": _entries(task.inputs),
@@ -159,14 +159,6 @@ def _as_it_came(task: Foreign, *lists: str) -> Line:
         for entry in task.fields.get(name, ())
     ]
   return line
-
-
-def _rule(rule: Any) -> Line:
-  """A criterion of ours in the names of ClawGym; one of theirs as it is."""
-  if not isinstance(rule, dict) or "scores" in rule:
-    return rule
-  known = {"name": "name", "file": "file_path", "levels": "scores"}
-  return {known.get(key, key): value for key, value in rule.items()}
 
 
 def _entries(files: Files) -> list[dict[str, str]]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import shutil
 import tempfile
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import RecordError, require
-from clawgym_jax.contracts.files import room_for
+from clawgym_jax.contracts.files import inside, room_for
 from clawgym_jax.contracts.task import content_hash, load_task
 from sandbox.backends.base import Files
 
@@ -107,12 +107,6 @@ def write_files(folder: Path, files: Files) -> None:
     path.write_bytes(data)
     if data.startswith(b"#!"):
       path.chmod(0o755)
-
-
-def inside(name: str) -> bool:
-  """Whether the relative path `name` stays below where it is put."""
-  path = PurePosixPath(name)
-  return bool(path.name) and not path.is_absolute() and ".." not in path.parts
 
 
 def seal(name: str, record: dict[str, Any], files: Files) -> Contents:

@@ -17,9 +17,12 @@ from typing import Any
 
 from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import RecordError, require
+from clawgym_jax.contracts.files import inside
+from clawgym_jax.contracts.rubric import rubric_record
 from data_gen.convert import reward_program
-from data_gen.convert.contents import Contents, inside, seal
+from data_gen.convert.contents import Contents, seal
 from data_gen.convert.losses import LeftOut, Losses
+from data_gen.convert.rules import criteria
 from sandbox.backends.base import Files
 from sandbox.verify.imported import CHECK, PACKAGE
 
@@ -156,9 +159,11 @@ def imported(task: Foreign, split: str, losses: Losses) -> Contents:
   files |= {f"checks/reward/{p}": data for p, data in task.reward.items()}
   files["checks/check.py"] = CHECK
   files[PACKAGE] = (json_text.dump(package, indent=1) + "\n").encode()
-  if task.rules:
-    rubric = [rule if isinstance(rule, dict) else {"name": rule} for rule in task.rules]
-    files["rubric.json"] = (json_text.dump(rubric, indent=1) + "\n").encode()
+  rubric = criteria(task.rules, losses)
+  if rubric:
+    files["rubric.json"] = (
+        json_text.dump(rubric_record(rubric), indent=1) + "\n"
+    ).encode()
   record = {
       "id": task.id,
       "instruction": task.prompt,

@@ -23,8 +23,9 @@ from typing import Any
 
 from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import RecordError
+from clawgym_jax.contracts.files import inside
 from data_gen.convert import replay_program
-from data_gen.convert.contents import Contents, inside, place_files, seal
+from data_gen.convert.contents import Contents, place_files, seal
 from data_gen.convert.foreign import (
     GENERATOR,
     came_home,

@@ -103,6 +103,7 @@ def _trajectories(
         "turns": turns,
         "final": transcript.cut(trajectory.final_message),
         "checks": trajectory.outcome.checks,
+        "criteria": trajectory.outcome.criteria,
         "changes": trajectory.metadata.get("changes", {}),
     }
     text += len(embed(body))

@@ -6,8 +6,10 @@ function results(data, tint) {
   byId("verdicts").append(...data.comparisons.map((c) => el("div", { class: "verdict" },
     el("div", { class: "delta" }, c.mean === null ? "–" : signed(c.mean), el("small", {}, "points")),
     el("div", {}, el("div", { class: "pair" }, `${c.before} → ${c.after}`), el("p", {}, c.sentence)))));
+  const code = data.runs.some((run) => run.code && (run.rubrics_to_judge || run.code.mean !== run.mean));
   byId("headline").append(table("Scores and what they are based on",
-    ["Run", "Harness", "Score", "95 % interval", "Solved", "95 % interval", "Planned", "Scored", "Truncated", "Unscored"],
+    ["Run", "Harness", "Score", "95 % interval", "Solved", "95 % interval", "Planned", "Scored", "Truncated", "Unscored",
+      ...(code ? ["Checks alone", "Rubrics to judge"] : [])],
     data.runs.map((run) => [
       el("span", { class: `name ${tint[run.name]}` }, el("i", { class: "swatch" }), run.name),
       run.harness,
@@ -15,6 +17,7 @@ function results(data, tint) {
       run.success.rate === null ? "–" : `${points(run.success.rate)} %`, spanOf(run.success.interval),
       String(run.planned), String(run.scored), String(run.truncated),
       run.unscored ? el("b", { class: "warn" }, String(run.unscored)) : "0",
+      ...(code ? [points(run.code.mean), String(run.rubrics_to_judge)] : []),
     ]), { align: ["left", "left"] }));
   const sampled = data.runs.filter((r) => Object.keys(r.pass_at_k || {}).length > 1);
   if (sampled.length) {
@@ -36,9 +39,12 @@ function results(data, tint) {
       mid: run.mean === null ? null : 100 * run.mean,
       value: run.mean === null ? "no score" : points(run.mean),
       note: run.mean === null ? "nothing was scored"
-        : `${points(run.mean)} points, 95 % interval ${spanOf(run.interval)}, ${run.scored + run.truncated} of ${plural(run.planned, "attempt")}`,
+        : `${points(run.mean)} points, 95 % interval ${spanOf(run.interval)}, ${withScore(run)} of ${plural(run.planned, "attempt")}`,
     })), { range: [0, 100], label: "mean score, points (dot) with 95 % interval (line)" }));
 }
+
+// Attempts that have a score: one whose rubric nobody has judged has none.
+const withScore = (group) => group.scored + group.truncated - (group.rubrics_to_judge || 0);
 
 function differences(data, tint) {
   if (!data.comparisons.length) return;
@@ -77,7 +83,7 @@ function breakdown(data) {
 function heat(run, name, group) {
   if (!group || group.mean === null) return el("td", { class: "empty", title: "nothing was scored" }, "–");
   const note = `${run.name}, ${name}: ${points(group.mean)} points, 95 % interval ${spanOf(group.interval)}, ` +
-    `${group.scored + group.truncated} of ${plural(group.planned, "attempt")} scored`;
+    `${withScore(group)} of ${plural(group.planned, "attempt")} scored`;
   const at = (x, y) => showTip(x, y, note);
   return el("td", {
     class: "hot", style: { "--heat": `${Math.round(60 * group.mean)}%` }, tabindex: 0, "aria-label": note,

@@ -150,7 +150,8 @@ class Viewer {
       el("p", { class: "muted facts" }, [t.family, t.category, t.harness, `sample ${t.sample}`, t.attempt ? `after ${plural(t.attempt, "lost attempt")}` : null,
         plural(t.calls, "model call"), t.tokens ? plural(t.tokens, "sampled token") : null, t.id].filter(Boolean).join(" · ")),
       t.cause ? el("p", { class: "cause" }, `${t.status}: ${t.cause}`) : null,
-      t.rubric !== null && t.rubric !== undefined ? el("p", { class: "muted" }, `code ${points(t.code)} · rubric ${points(t.rubric)}`) : null,
+      t.rubric !== null ? el("p", { class: "muted" }, [`checks ${points(t.code)}`, `rubric ${points(t.rubric)}`,
+        ...Object.entries(body.criteria || {}).map(([name, value]) => `${name} ${points(value)}`)].join(" · ")) : null,
       checks.length ? el("details", { open: checks.length <= 8 }, el("summary", {},
         `Checks: ${checks.filter((c) => c[1] >= 1).length} of ${checks.length} passed`),
       el("ul", { class: "checks" }, checks.map(([name, value]) => el("li", { class: value >= 1 ? "pass" : value > 0 ? "part" : "fail" },
@@ -215,8 +216,9 @@ class Viewer {
 
 function badge(t) {
   if (t.status === "unscored") return el("span", { class: "badge lost" }, "unscored");
-  const kind = t.score >= 1 - 1e-9 ? "full" : t.score > 0 ? "part" : "zero";
-  return el("span", { class: `badge ${kind}` }, fixed(100 * t.score, 0), t.status === "truncated" ? " truncated" : "");
+  const value = t.score === null ? t.code : t.score;
+  const kind = value >= 1 - 1e-9 ? "full" : value > 0 ? "part" : "zero";
+  return el("span", { class: `badge ${kind}` }, t.score === null ? "checks " : "", fixed(100 * value, 0), t.status === "truncated" ? " truncated" : "");
 }
 
 function fold(content) {

@@ -1,9 +1,10 @@
 """Chooses the trajectories worth learning from; `python -m sandbox.curate`.
 
-What is left out is counted by its cause. An attempt whose user opened several
-conversations gives each of them, as a line of its own: that is the context in which
-its answers were sampled. A conversation that was rewritten under way gives its last
-branch; the other branches are counted too.
+Their reward is what the code checks gave, whatever a rubric asks besides. What is
+left out is counted by its cause. An attempt whose user opened several conversations
+gives each of them, as a line of its own: that is the context in which its answers
+were sampled. A conversation that was rewritten under way gives its last branch; the
+other branches are counted too.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def _line(trajectory: Trajectory, leaf: Step) -> dict[str, Any]:
       "messages": trajectory.conversation(leaf),
       "tools": trajectory.chain(leaf)[0].tools or [],
       "task_id": trajectory.task_id,
-      "reward": trajectory.outcome.score,
+      "reward": trajectory.outcome.code,
   }
 
 
@@ -67,7 +68,7 @@ def _fault(
   """Why a trajectory can't be learnt from, or None."""
   if trajectory.outcome.status == "unscored":
     return "unscored"
-  if trajectory.outcome.score < min_reward:
+  if trajectory.outcome.code < min_reward:
     return "below_min_reward"
   if trajectory.outcome.status == "truncated":
     return "truncated"

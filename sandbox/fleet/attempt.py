@@ -10,6 +10,9 @@ before the checks start. What decides between a score and none:
   turn limit, time in tools, full context    model unreachable, no model call
   a workspace beyond its bounds (0)          a check that crashes, a broken task
                                              no space on the host's own disk
+
+What a task's rubric asks is judged later, by others: until then the outcome has the
+code's value and no score.
 """
 
 from __future__ import annotations
@@ -26,7 +29,13 @@ from typing import Any
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import require_room
 from clawgym_jax.contracts.task import Task
-from clawgym_jax.contracts.trajectory import Outcome, scored, truncated, unscored
+from clawgym_jax.contracts.trajectory import (
+    Outcome,
+    awaiting_rubric,
+    scored,
+    truncated,
+    unscored,
+)
 from sandbox import services
 from sandbox.backends import Bounds, SandboxError, SandboxLost, open_sandbox
 from sandbox.backends.base import Sandbox
@@ -147,6 +156,8 @@ async def attempt_task(
       task, snapshot, result, reports, backend, run_id, clocks.scoring
   )
   seconds["verify"] = time.monotonic() - judging
+  if task.rubric():  # whoever judges it has the code's outcome to go on from
+    outcome = awaiting_rubric(outcome)
   return AttemptResult(
       outcome,
       result.final_message,

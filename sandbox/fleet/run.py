@@ -195,7 +195,7 @@ class _Report:
         )
     else:
       self._judged += 1
-      self._total += outcome.score
+      self._total += outcome.code
     if time.monotonic() - self._shown > _REPORT_SECONDS:  # counting takes time
       self._show()
 
@@ -222,16 +222,18 @@ class _Report:
 def _write(settings: RunSettings, pool: Pool) -> dict[str, Any]:
   """Writes the results; `UserError` where not one sample could be judged."""
   causes: Counter[str] = Counter()
-  rewards = []
+  rewards, unjudged = [], 0
   figures = Figures()
 
   def lines() -> Iterator[str]:
+    nonlocal unjudged
     for trajectory in pool.trajectories(settings.channel):
       figures.add(trajectory.metadata)
       if trajectory.outcome.status == "unscored":
         causes[trajectory.outcome.cause] += 1
       else:
-        rewards.append(trajectory.outcome.score)
+        rewards.append(trajectory.outcome.code)
+        unjudged += trajectory.outcome.awaits_rubric
       yield json_text.dump(to_record(trajectory)) + "\n"
 
   write_atomic(settings.out / "trajectories.jsonl", lines())
@@ -246,6 +248,7 @@ def _write(settings: RunSettings, pool: Pool) -> dict[str, Any]:
       "unscored": counts["unscored"],
       "unscored_by_cause": dict(causes.most_common()),
       "mean_reward": sum(rewards) / judged if judged else None,
+      "rubrics_to_judge": unjudged,
       "refilled": counts["refilled"],
       "dropped_attempts_by_cause": pool.dropped(settings.channel),
       "sampled_tokens": counts["sampled_tokens"],

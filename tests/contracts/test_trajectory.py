@@ -9,6 +9,8 @@ from clawgym_jax.contracts.trajectory import (
     Outcome,
     Step,
     Trajectory,
+    awaiting_rubric,
+    hybrid,
     scored,
     to_record,
     trajectory_from_record,
@@ -63,6 +65,17 @@ def test_a_tree_is_read_along_its_paths():
   assert again == trajectory
 
 
+def test_a_score_is_whole_or_absent():
+  assert Outcome("scored", hybrid(1.0, 0.5), 1.0, 0.5).score == 0.85
+  waiting = awaiting_rubric(truncated("turn_limit", 0.5))
+  assert (waiting.code, waiting.score, waiting.cause) == (0.5, None, "turn_limit")
+  assert waiting.awaits_rubric and not truncated("turn_limit", 0.5).awaits_rubric
+  lost = unscored("platform")
+  assert awaiting_rubric(lost) == lost and not lost.awaits_rubric
+  again = Outcome(**json.loads(json.dumps(to_record(waiting))))
+  assert again == waiting
+
+
 def test_outcomes():
   assert truncated("turn_limit", 0.5).score == 0.5
   assert unscored("platform").score is None
@@ -74,6 +87,13 @@ def test_outcomes():
       lambda: Outcome("truncated", 0.0),
       lambda: Outcome("scored"),
       lambda: Outcome("lost", 0.0),
+      lambda: Outcome("scored", 0.5),  # by what?
+      lambda: Outcome("scored", 0.5, 1.0),
+      lambda: Outcome("scored", None, 1.0),  # and no cause
+      lambda: Outcome("scored", 0.4, 1.0, 0.0),
+      lambda: Outcome("scored", None, 1.0, 0.5, cause="x"),
+      lambda: Outcome("scored", 1.0, 1.0, 1.5),
+      lambda: Outcome("unscored", code=1.0, cause="x"),
   ):
     with pytest.raises(RecordError):
       wrong()

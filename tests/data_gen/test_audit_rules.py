@@ -120,7 +120,7 @@ def test_the_attack_table_and_the_kill_rate():
   sound = {
       "verdict": "admitted", "attacks": {}, "idle": ["copy_input"], "mutants": 12,
       "survivors": [], "reseeded": True, "causes": [], "nearest": [0.25, "b"],
-      "turns": 2, "hazard": "secret",
+      "criteria": 3, "meant": [0.5, "b"], "turns": 2, "hazard": "secret",
   }  # fmt: skip
   lax = {
       **sound, "verdict": "rejected", "attacks": {"flood": 0.5}, "idle": [],
@@ -138,7 +138,9 @@ def test_the_attack_table_and_the_kill_rate():
   assert found["attacks"]["copy_input"]["tasks"] == 1
   assert found["mutation"]["killed"] == 23 and found["mutation"]["mutants"] == 24
   assert found["mutation"]["survivors"] == {"a digit of the last": 1}
-  assert found["similarity"] == {"median": 0.5, "p95": 0.5, "highest": 0.5}
+  assert found["similarity"] == {"median": 0.5, "p99": 0.5, "highest": 0.5}
+  assert found["meaning"] == {"median": 0.5, "p99": 0.5, "highest": 0.5}
+  assert found["rubrics"] == {"tasks": 1, "share": 1.0, "criteria": 3}
   assert (found["turns"], found["hazards"]) == ({"2": 1}, {"secret": 1})
   shown = report.printed(found)
   assert "flood" in shown and "0.25000" in shown and "23 of 24 wrong edits" in shown

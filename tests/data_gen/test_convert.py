@@ -41,6 +41,7 @@ from sandbox.harnesses import HarnessContext, load
 from sandbox.verify import verify, verify_clawgym, verify_many
 from sandbox.verify.checks import State
 from tests import docs
+from tests.contracts.rubrics import criterion
 
 ENDS = {
     "tar": "set.tar", "arrayrecord": "shards", "tfds": "data",
@@ -87,9 +88,7 @@ def make(folder, number, split, **fields):
       workspace={"in/numbers – März.txt": b"3\r\n4\n", "in/run.sh": b"#!/bin/sh\n"},
       checks={"check.py": GRADER.encode(), "expected.json": b'{"tidy": true}'},
       turns=[Reference(CALLS, "It is 7.")],
-      rubric=[{"name": "tone", "file": "out/sum.txt", "levels": [0, 1]}]
-      if number == 2
-      else None,
+      rubric=[criterion(file_path="out/sum.txt")] if number == 2 else [],
   )
 
 
@@ -287,7 +286,9 @@ LINE = {
     "prompt": "Add the numbers of in.txt into out.txt.",
     "hook_code": HOOK,
     "hook_lang": "bash",
-    "rules": [{"name": "tidy", "file_path": "out.txt", "scores": [0, 0.5, 1]}],
+    "rules": [{"name": "tidy", "file_path": "out.txt", "scores": {
+        "0": "no", "0.25": "hardly", "0.5": "half", "0.75": "nearly", "1.0": "yes",
+    }}, "polite"],
     "category": "office",
     "macro_category": "Productivity",
     "action": ["aggregation"],
@@ -320,6 +321,10 @@ def test_a_foreign_task_is_imported_judged_and_goes_back_as_it_came(tmp_path):
   }
   task = load_task(tmp_path / "ours" / "task_00_sum")
   assert (task.split, task.operations) == ("heldout", ("aggregation",))
+  assert losses.parts["rules of a rubric that don't say what earns each level"] == 2
+  (one,) = task.rubric()
+  assert (one.name, one.file_path, one.criterion) == ("tidy", "out.txt", "tidy")
+  assert one.scores["1"] == "yes"
   inputs = gather(task.workspace)
   for out, score in ((b"7", 1.0), (b"8", 0.5), (None, 0.0), (b"break", 0.0)):
     files = inputs if out is None else {**inputs, "out.txt": out}
@@ -455,6 +460,7 @@ def test_the_card_counts_what_is_there(folder, tmp_path):
   tasks = [load_task(directory) for directory in list_tasks(folder)]
   assert "6 tasks for agents" in card and "| heldout | 2 |" in card
   assert "| office and daily tasks | 6 |" in card
+  assert "17% of them are hybrid" in card and "| code and rubric | 1 |" in card
   most = max(len(task.instruction.split()) for task in tasks)
   row = next(li for li in card.splitlines() if "words of the instruction" in li)
   assert row.split("|")[5].strip() == str(most)

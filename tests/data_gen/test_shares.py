@@ -49,7 +49,7 @@ def _verdict(family: int, turns: int = 1, hazard: str = "none", **work) -> dict:
   return {
       "verdict": "admitted", "family": f"f{family}", "causes": [], "attacks": {},
       "idle": [], "mutants": 12, "survivors": [], "reseeded": True, "work": work,
-      "turns": turns, "hazard": hazard,
+      "turns": turns, "hazard": hazard, "criteria": 3 * (family % 4 == 0),
   }  # fmt: skip
 
 
@@ -63,14 +63,14 @@ def test_a_set_that_meets_its_goals():
       "tasks": ENOUGH, "families": ENOUGH, "largest_family": 0.005,
       "largest_category": 0.115, "median_calls": 12, "median_tools": 3,
       "median_inputs": 3, "from_3_inputs": 1.0, "with_turns": 0.1,
-      "with_hazard": 0.1,
+      "with_hazard": 0.1, "with_rubric": 0.25,
   }  # fmt: skip
   assert "three input files" in report.printed(found)
 
 
 def test_each_goal_that_is_missed_is_named_and_small_sets_are_spared():
   verdicts = {
-      str(n): _verdict(0, calls=2, tools=1, inputs=1) for n in range(ENOUGH)
+      str(n): _verdict(1, calls=2, tools=1, inputs=1) for n in range(ENOUGH)
   }
   for verdict in verdicts.values():
     verdict["survivors"] = ["a: undone"]

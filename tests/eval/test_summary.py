@@ -90,6 +90,26 @@ def test_the_suite_hash_follows_contents_not_order(suite):
   assert summary.suite_hash(suite) != summary.suite_hash(suite[:3])
 
 
+def test_what_waits_for_a_judge_has_no_score_and_is_counted(suite, attempt):
+  a, b, c, _ = suite
+  waiting = [
+      attempt(b, contract.awaiting_rubric(contract.scored(1.0))),
+      attempt(c, contract.awaiting_rubric(contract.truncated("turn limit", 0.0))),
+  ]
+  whole = summary.summarise("x", "claw", [a, b, c], 1, [
+      attempt(a, contract.scored(0.5)), *waiting
+  ])
+  assert [whole[k] for k in ("planned", "scored", "truncated", "unscored")] == [3, 2, 1, 0]
+  assert whole["rubrics_to_judge"] == 2
+  assert whole["mean"] == 0.5 and whole["code"]["mean"] == 0.5
+  assert whole["interval"] is None and whole["code"]["interval"] is not None
+  assert whole["success"]["rate"] == 0.0
+  assert whole["tasks"][b.id]["scores"] == [] and whole["tasks"][b.id]["code"] == [1.0]
+  assert whole["families"][b.family]["rubrics_to_judge"] >= 1
+  alone = summary.summarise("x", "claw", [a], 1, [attempt(a, contract.scored(0.5))])
+  assert alone["rubrics_to_judge"] == 0 and alone["code"]["mean"] == alone["mean"]
+
+
 def test_all_that_the_user_says_is_shown(tmp_path):
   task = make_turns_task(tmp_path / "t")
   result = summary.summarise("x", "oracle", [task], 1, [])

@@ -7,7 +7,12 @@ import pytest
 
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.row import predecessors
-from clawgym_jax.contracts.trajectory import Outcome, truncated
+from clawgym_jax.contracts.trajectory import (
+    Outcome,
+    awaiting_rubric,
+    scored,
+    truncated,
+)
 from clawgym_jax.rl.rows import experience, reward_of
 from tests.rl.groups import group, step, trajectory
 
@@ -95,10 +100,25 @@ def test_no_signal_at_all_gives_no_rows():
 
 
 def test_rewards_are_code_unless_told_otherwise():
-  hybrid = Outcome("scored", 0.4, 1.0, 0.0)
-  assert reward_of(hybrid, "code") == 1.0 and reward_of(hybrid, "score") == 0.4
+  hybrid = Outcome("scored", 0.7, 1.0, 0.0)
+  assert reward_of(hybrid, "code") == 1.0 and reward_of(hybrid, "score") == 0.7
   assert reward_of(truncated("turn_limit", 0.5), "code") == 0.5
   assert reward_of(Outcome("unscored", cause="x"), "code") is None
+
+
+def test_a_rubric_that_nobody_judged_is_no_zero():
+  """By code it is trained as any other; by score it is left out and counted."""
+  one, other = (trajectory(n, [step("a", [1], [2])], r) for n, r in (("x", 1.0), ("y", 0.0)))
+  waiting = dataclasses.replace(
+      trajectory("z", [step("a", [1], [3, 4])], 0.5),
+      outcome=awaiting_rubric(scored(0.5)),
+  )
+  assert reward_of(waiting.outcome, "score") is None
+  by_code = experience([group(one, other, waiting)], **SETTINGS)
+  assert by_code.rewards == [1.0, 0.0, 0.5] and not by_code.dropped
+  by_score = experience([group(one, other, waiting)], **{**SETTINGS, "reward": "score"})
+  assert by_score.rewards == [1.0, 0.0]
+  assert by_score.dropped == {"rubric not judged": 2}
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,15 @@ import time
 import pytest
 
 from clawgym_jax.contracts.errors import UserError
-from clawgym_jax.contracts.files import read_lines
-from clawgym_jax.contracts.trajectory import trajectory_from_record
+from clawgym_jax.contracts.files import read_lines, write_json
+from clawgym_jax.contracts.rubric import judged, rubric_record
+from clawgym_jax.contracts.trajectory import RUBRIC_UNJUDGED, trajectory_from_record
 from clawgym_jax.pool import Pool
 from sandbox.backends.labels import labelled
 from sandbox.curate import curate
 from sandbox.fleet import RunSettings, roll_out
 from sandbox.reap import reap
+from tests.contracts.rubrics import criterion
 from tests.sandbox.small_task import execs, make_task, solve_by
 
 
@@ -45,6 +47,22 @@ def test_any_file_name_can_be_recorded(tmp_path):
   changes = {"out.txt": "added", "\udcff": "added", "new\nline": "added"}
   assert done.metadata["changes"] == changes
   assert roll_out(settings)["mean_reward"] == 1.0
+
+
+def test_a_rubric_waits_for_its_judge(tmp_path):
+  make_task(tmp_path / "tasks" / "plain")
+  hybrid = make_task(tmp_path / "tasks" / "with_rubric").root
+  write_json(hybrid / "rubric.json", rubric_record([criterion()]))
+  summary = roll_out(
+      RunSettings(out=tmp_path / "out", harness="oracle", tasks=tmp_path / "tasks")
+  )
+  assert (summary["scored"], summary["unscored"], summary["refilled"]) == (2, 0, 0)
+  assert (summary["mean_reward"], summary["rubrics_to_judge"]) == (1.0, 1)
+  plain, waiting = (t.outcome for t in trajectories(tmp_path / "out"))
+  assert plain.score == 1.0
+  assert (waiting.status, waiting.score, waiting.code) == ("scored", None, 1.0)
+  assert waiting.cause == RUBRIC_UNJUDGED
+  assert judged(waiting, [criterion()], {"tone": 0.5}).score == pytest.approx(0.85)
 
 
 def test_a_file_in_the_place_of_the_folder_is_said(tmp_path):
@@ -148,7 +166,7 @@ def test_a_run_that_was_stopped_resumes(tmp_path, how):
 
 def test_curation_counts_every_drop():
   def trajectory(index, *, task="t", text="done", score=1.0, status="scored",
-                 finish="stop", name="exec", steps=True, **said):  # fmt: skip
+                 finish="stop", name="exec", steps=True, unjudged=False, **said):  # fmt: skip
     call = {"id": f"c{index}", "type": "function",
             "function": {"name": name, "arguments": "{}"}}  # fmt: skip
     tools = [{"type": "function", "function": {"name": "exec"}}]
@@ -162,11 +180,9 @@ def test_curation_counts_every_drop():
          "response": {"role": "assistant", "content": text, **said},
          "finish_reason": finish},
     ]  # fmt: skip
-    outcome = {"status": status}
-    if status == "unscored":
-      outcome["cause"] = "x"
-    else:
-      outcome |= {"score": score, "code": score, "cause": "x"}
+    outcome = {"status": status, "cause": "x"}
+    if status != "unscored":
+      outcome |= {"code": score} if unjudged else {"score": score, "code": score}
     return trajectory_from_record({
         "id": f"i{index}", "task_id": task, "group_id": "g", "sample_index": index,
         "attempt": 0, "harness": "claw", "steps": made if steps else [],
@@ -187,11 +203,13 @@ def test_curation_counts_every_drop():
           trajectory(9, task="u", text="HEARTBEAT_OK"),
           trajectory(10, task="u", steps=False),
           trajectory(11, task="u", parse_error="Error: bad JSON"),
+          trajectory(12, task="v", unjudged=True),  # its code is its reward
       ],
       min_reward=0.5,
       max_per_task=2,
   )
-  assert [row["messages"][-1]["content"] for row in kept] == ["done", "done."]
+  assert [row["messages"][-1]["content"] for row in kept] == ["done", "done.", "done"]
+  assert (kept[2]["task_id"], kept[2]["reward"]) == ("v", 1.0)
   assert kept[0]["tools"] and kept[0]["reward"] == 1.0 and kept[0]["task_id"] == "t"
   assert [m["role"] for m in kept[0]["messages"]] == [
       "user", "assistant", "tool", "assistant"

@@ -1,6 +1,5 @@
 """Adapters alone are trained, on one device and on eight, and are handed over."""
 
-import os
 import subprocess
 import sys
 
@@ -12,6 +11,7 @@ from clawgym_jax.chat import vocabulary
 from clawgym_jax.checkpoints import hf, names, orbax, peft
 from clawgym_jax.data import chats as data
 from clawgym_jax.models import create
+from tests.eight_devices import environment
 from tests.sft.test_run import command, losses, write_chats
 
 LORA = ["--config.model.lora.rank=4", "--config.model.lora.targets=q_proj,down_proj"]
@@ -31,11 +31,7 @@ def train(start, out, *extra, devices=1):
   chats, base = start
   result = subprocess.run(
       command(chats, out, f"--config.model.source={base}", *LORA, *extra),
-      capture_output=True, text=True, timeout=280,
-      env={
-          **os.environ,
-          "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
-      },
+      capture_output=True, text=True, timeout=280, env=environment(devices),
   )  # fmt: skip
   assert result.returncode == 0, result.stderr
   return losses(out)

@@ -1,11 +1,11 @@
 """Eight devices give the losses of one, and compile nothing after the first step."""
 
 import json
-import os
 import subprocess
 
 import pytest
 
+from tests.eight_devices import environment
 from tests.sft.test_run import command, losses, write_chats
 
 
@@ -17,11 +17,7 @@ def test_eight_devices_equal_one(tmp_path):
             chats, tmp_path / str(devices), "--config.data.batch_rows=8",
             f"--config.mesh.fsdp={fsdp}", "--config.epochs=2",
         ),
-        capture_output=True, text=True, timeout=280,
-        env={
-            **os.environ,
-            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
-        },
+        capture_output=True, text=True, timeout=280, env=environment(devices),
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
   one, eight = losses(tmp_path / "1"), losses(tmp_path / "8")
@@ -35,7 +31,7 @@ def test_rows_that_the_mesh_cannot_split_are_refused(tmp_path):
   result = subprocess.run(
       command(write_chats(tmp_path / "chats.jsonl"), tmp_path / "out"),
       capture_output=True, text=True, timeout=100,
-      env={**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"},
+      env=environment(8),
   )  # fmt: skip
   assert result.returncode == 1
   assert "can't be split over 8 devices" in result.stderr
