@@ -24,7 +24,7 @@ from clawgym_jax import cli, tethered
 from clawgym_jax.contracts.errors import RecordError, UserError
 from clawgym_jax.contracts.runs import only_writer, same_run
 from clawgym_jax.contracts.task import SPLITS, load_task
-from data_gen import compact
+from data_gen import compact, skills
 from data_gen.compose import make as composed
 from data_gen.llm import flags as llm_flags
 
@@ -46,6 +46,10 @@ _GENERATOR = flags.DEFINE_enum(
 _WORKERS = flags.DEFINE_integer(
     "workers", 0, "Processes; 0 is one a core, and one where there is little to make.", 0
 )
+_SKILLS = flags.DEFINE_string(
+    "skills", None, "Folder of SKILL.md files for the tasks that skills ground; where"
+    " none of it is about a task's work, ours are used.",
+)  # fmt: skip
 _FEW = 64  # tasks for which no process is started
 
 
@@ -56,26 +60,36 @@ def synthesize(
     split: str,
     generator: str = "procedural",
     workers: int = 0,
+    skills_of: Path | None = None,
 ) -> dict[str, Any]:
   """Makes what is missing of tasks 0 … num_tasks - 1; counts per family.
 
-  `UserError` if `out` holds tasks of another generator, seed or split.
+  `skills_of` is a folder of skills for the procedural generator. `UserError` if
+  `out` holds tasks of another generator, seed, split or other skills.
   """
   source = GENERATORS[generator]
+  identity = {"seed": seed, "split": split, "generator": generator}
+  library = skills.library(skills_of) if skills_of else None
+  if library:
+    identity["skills"] = library.digest
   with only_writer(out, "synthesis"):
-    same_run(
-        out / "synthesis.json", {"seed": seed, "split": split, "generator": generator}
-    )
+    same_run(out / "synthesis.json", identity)
     plan = [source.planned(seed, split, index) for index in range(num_tasks)]
     missing = [
         index for index, (name, _) in enumerate(plan) if not _whole(out / name, source)
     ]
-    _make(out, missing, num_tasks, seed, split, generator, workers)
+    folder = (skills_of, library.digest) if library else None
+    _make(out, missing, num_tasks, seed, split, generator, workers, folder)
+  with_skills = {}
+  if library:
+    told = [source.grounded(seed, split, i, library) for i in range(num_tasks)]
+    with_skills = {"skills": {**skills.counts(library), "tasks": sum(told)}}
   return {
       "tasks": num_tasks,
       "made": len(missing),
       "already_there": num_tasks - len(missing),
       "families": dict(sorted(Counter(family for _, family in plan).items())),
+      **with_skills,
       "out": str(out),
   }
 
@@ -88,11 +102,12 @@ def _make(
     split: str,
     generator: str,
     workers: int,
+    folder: tuple[Path, str] | None,
 ) -> None:
   bar = cli.progress(
       num_tasks, "tasks", done=num_tasks - len(missing), unit="task"
   )
-  one = functools.partial(make_one, out, seed, split, generator)
+  one = functools.partial(make_one, out, seed, split, generator, folder)
   workers = workers or (len(os.sched_getaffinity(0)) if len(missing) > _FEW else 1)
   try:
     if workers == 1:
@@ -115,11 +130,19 @@ def _begin(parent: int) -> None:
   tethered.tie(parent, signal.SIGKILL)
 
 
-def make_one(out: Path, seed: int, split: str, generator: str, index: int) -> None:
-  """Writes task `index` below `out`."""
+def make_one(
+    out: Path,
+    seed: int,
+    split: str,
+    generator: str,
+    folder: tuple[Path, str] | None,
+    index: int,
+) -> None:
+  """Writes task `index` below `out`; `folder` is one of skills, and their digest."""
   source = GENERATORS[generator]
   name, _ = source.planned(seed, split, index)
-  source.make(out / name, seed, split, index)
+  given = {"library": skills.library(*folder)} if folder else {}
+  source.make(out / name, seed, split, index, **given)
 
 
 def _whole(directory: Path, source: Any) -> bool:
@@ -139,13 +162,22 @@ def main() -> dict[str, Any]:
   out = Path(_OUT.value)
   if out.exists() and not out.is_dir():
     raise UserError(f"--out={out} is a file: give a folder")
+  folder = Path(_SKILLS.value) if _SKILLS.value else None
+  if folder and _GENERATOR.value != "procedural":
+    raise UserError(f"--skills is for --generator=procedural, not {_GENERATOR.value}")
   if _GENERATOR.value == _BY_MODEL:
     return _by_model(out)
   llm_flags.refuse(_GENERATOR.value)
+  if folder:
+    for line in skills.lines(skills.library(folder)):
+      print(f"not used: {line}")
   summary = synthesize(
-      out, _NUM.value, _SEED.value, _SPLIT.value, _GENERATOR.value, _WORKERS.value
-  )
+      out, _NUM.value, _SEED.value, _SPLIT.value, _GENERATOR.value, _WORKERS.value,
+      folder,
+  )  # fmt: skip
   print(f"{summary['tasks']} tasks in {out} ({summary['made']} new)")
+  if folder:
+    print(f"skills of {folder} ground {summary['skills']['tasks']} of them")
   return summary
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from clawgym_jax.checkpoints import hf, peft, state
+from clawgym_jax.contracts.task import list_tasks, load_task
 from clawgym_jax.models import create
 from tests import docs
 from tests.checkpoints import test_gguf, test_peft
@@ -55,6 +59,41 @@ def test_tasks(tmp_path):
   docs.run_block(block, tmp_path)
   verdicts = json.loads((tmp_path / "tasks" / "audit.json").read_text())
   assert verdicts["counts"] == {"admitted": 9}
+
+
+def test_skills(tmp_path):
+  (block,) = docs.blocks("skills.md")
+  docs.run_block(block, tmp_path)
+  verdicts = json.loads((tmp_path / "tasks" / "audit.json").read_text())
+  assert verdicts["counts"] == {"admitted": 9} and verdicts["over_other_records"] == 9
+  tasks = [load_task(path) for path in list_tasks(tmp_path / "tasks")]
+  theirs = [task for task in tasks if "skills" in task.provenance]
+  assert theirs and all(t.skills == ("figures-for-the-board",) for t in theirs)
+
+
+PUBLIC = os.environ.get("CLAWGYM_RL_DATA", "")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(
+    not PUBLIC,
+    reason="set CLAWGYM_RL_DATA to RL/data of a checkout of ClawGym/ClawGym-Agents",
+)
+def test_attacks(tmp_path, monkeypatch):
+  """On every fiftieth of the published tasks: pasting the prompt is rewarded."""
+  for source in sorted(Path(PUBLIC).glob("clawgym_*/task_*"))[::50]:
+    shutil.copytree(source, tmp_path / "data" / source.parent.name / source.name)
+  monkeypatch.setenv("CLAWGYM_RL_DATA", str(tmp_path / "data"))
+  (block,) = docs.blocks("attacks.md")
+  docs.run_block(block, tmp_path, timeout=800)
+  for split, count in (("train", 40), ("bench", 4)):
+    path = tmp_path / "public" / split / "attacks.json"
+    found = json.loads(path.read_text())
+    rows = found["attacks"]
+    assert not found["failed"] and len(found["tasks"]) == count
+    assert rows["null"]["mean"] < 0.02 < rows["paste_prompt"]["mean"]
+    assert rows["paste_prompt"]["above_0"] > count / 2
 
 
 def test_generate_llm(tmp_path):

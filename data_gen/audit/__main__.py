@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from absl import flags
 from clawgym_jax import cli
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.runs import only_writer
+from data_gen import skills
 from data_gen.audit import audit, embedding
 from data_gen.audit.folder import attack_table
 from data_gen.audit.meaning import Vectors
@@ -28,6 +30,9 @@ _AGAINST = flags.DEFINE_string(
 )
 _CONCURRENCY = flags.DEFINE_integer(
     "concurrency", 6, "Sandboxes at once.", lower_bound=1
+)
+_SKILLS = flags.DEFINE_string(
+    "skills", None, "Folder of skills that the tasks were made with, if any."
 )
 _ALLOW = flags.DEFINE_bool(
     "allow_rejected", False, "Exit with status 0 although this run rejected tasks."
@@ -47,6 +52,7 @@ def main() -> dict[str, Any]:
     raise UserError("--tasks is missing: give the folder of tasks")
   folder = _folder("tasks", _TASKS.value)
   against = _folder("against", _AGAINST.value) if _AGAINST.value else None
+  library = skills.library(Path(_SKILLS.value)) if _SKILLS.value else None
   check_backend(backend())
   if _ATTACKS.value:
     with only_writer(folder, "audit"):
@@ -61,7 +67,7 @@ def main() -> dict[str, Any]:
             folder,
             _CONCURRENCY.value,
             backend(),
-            rebuild=rebuild,
+            rebuild=functools.partial(rebuild, library=library),
             against=against,
             vectors=vectors,
         )

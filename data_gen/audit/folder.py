@@ -14,6 +14,7 @@ import asyncio
 import shutil
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import RecordError, UserError
 from clawgym_jax.contracts.files import write_json
 from clawgym_jax.contracts.task import Task, content_hash, list_tasks, load_task
+from data_gen.audit.court import Court
 from data_gen.audit.meaning import MOST as MOST_IN_MEANING
 from data_gen.audit.meaning import Requests, Vectors, nearest_by_meaning
 from data_gen.audit.near import nearest
@@ -62,7 +64,7 @@ async def audit(
   the same request as one of `against`, which is the other side of the split.
   Requests are compared by their words, and where there are `vectors` by meaning, too.
   """
-  known = _verdicts(folder)
+  known = _kept(folder / "audit.json")
   names = sorted(
       p.name
       for p in folder.iterdir()
@@ -78,35 +80,33 @@ async def audit(
   asked: dict[str, tuple[str, str]] = {}
   families: Counter[str] = Counter()
   waiting = iter(names)
-  saved, save_seconds = time.monotonic(), 0.0
+  saves = _Saves(lambda: _save(folder, {**known, **verdicts}))
 
-  async def verdict_of(name: str) -> dict[str, Any]:
+  async def verdict_of(name: str, court: Court) -> dict[str, Any]:
     task, digest = _loaded(folder / name)
     asked[name] = _request(task)
     families[task.family] += 1
     if known.get(name, {}).get("hash") == digest:
       return known[name]
     thorough = families[task.family] <= _THOROUGH
-    found = await judge(task, backend, rebuild=rebuild, thorough=thorough)
+    found = await judge(
+        task, backend, rebuild=rebuild, thorough=thorough, court=court
+    )
     return _verdict(task, digest, found)
 
   async def work() -> None:
-    nonlocal saved, save_seconds
-    for name in waiting:
-      try:
-        verdicts[name] = await verdict_of(name)
-      except _Unreadable as error:
-        verdicts[name] = _rejected("", [f"broken: {error}"])
-      except Undecided as error:
-        undecided[name] = str(error)
-      if verdicts.get(name, {}).get("verdict") == "rejected":
-        _reject(folder, name)
-      bar.update()
-      if time.monotonic() - saved > max(_SAVE_SECONDS, _SAVE_SHARE * save_seconds):
-        started = time.monotonic()
-        _save(folder, verdicts)
-        saved = time.monotonic()
-        save_seconds = saved - started
+    async with Court(backend) as court:
+      for name in waiting:
+        try:
+          verdicts[name] = await verdict_of(name, court)
+        except _Unreadable as error:
+          verdicts[name] = _rejected("", [f"broken: {error}"])
+        except Undecided as error:
+          undecided[name] = str(error)
+        if verdicts.get(name, {}).get("verdict") == "rejected":
+          _reject(folder, name)
+        bar.update()
+        saves.now_and_then()
 
   try:
     await asyncio.gather(*(work() for _ in range(concurrency)))
@@ -118,7 +118,7 @@ async def audit(
       _reject_same_meaning(folder, verdicts, asked, others, vectors)
   finally:
     bar.close()
-    _save(folder, {**known, **verdicts})
+    saves.now()
   return _summary(verdicts, undecided, len(earlier))
 
 
@@ -131,8 +131,7 @@ def _loaded(directory: Path) -> tuple[Task, str]:
   try:
     task = load_task(directory)
     task.reference()  # only to see that it can be read
-    raw = json_text.parse((directory / "task.json").read_text())
-    return task, f"{VERSION}:{content_hash(directory, raw)}"
+    return task, _digest(directory)
   except (RecordError, *_BROKEN_FILES, *_BROKEN_RECORD) as error:
     raise _Unreadable(f"{type(error).__name__}: {error}") from error
   except OSError as error:
@@ -153,6 +152,7 @@ def _verdict(task: Task, digest: str, found: Findings) -> dict[str, Any]:
       "mutants": found.mutants,
       "survivors": found.survivors,
       "reseeded": found.reseeded,
+      "work": found.work,
       "criteria": len(task.rubric()),
   }
 
@@ -169,35 +169,77 @@ async def attack_table(
     folder: Path, concurrency: int, backend: str = "bubblewrap"
 ) -> dict[str, Any]:
   """What doing nothing and the adversaries score on every task of `folder`, which
-  stays as it is: tasks of any source, solved or not. Written to DIR/attacks.json."""
+  stays as it is: tasks of any source, solved or not. Kept in DIR/attacks.json by
+  content hash, as verdicts are; the same command goes on after a stop."""
   directories = list_tasks(folder)
   if not directories:
     raise UserError(f"{folder} holds no tasks")
+  path = folder / "attacks.json"
+  here = {directory.name for directory in directories}
+  known = {name: kept for name, kept in _kept(path).items() if name in here}
   tried: dict[str, dict[str, Any]] = {}
   failed: dict[str, str] = {}
   bar = cli.progress(len(directories), "attacks", unit="task")
   waiting = iter(directories)
 
+  def found() -> dict[str, Any]:
+    return {"attacks": table(tried.values()), "failed": dict(sorted(failed.items()))}
+
+  def save() -> None:
+    tasks = dict(sorted({**known, **tried}.items()))
+    write_json(path, {"version": VERSION, **found(), "tasks": tasks})
+
+  saves = _Saves(save)
+
+  async def scores_of(directory: Path) -> dict[str, Any]:
+    task = load_task(directory)
+    digest = _digest(directory)
+    if known.get(directory.name, {}).get("hash") == digest:
+      return known[directory.name]
+    scores = await attacks(task, backend)
+    unscored = [name for name, score in scores.items() if score is None]
+    scored = {name: score for name, score in scores.items() if score}
+    return {"hash": digest, "attacks": scored, "idle": unscored}
+
   async def work() -> None:
     for directory in waiting:
       try:
-        scores = await attacks(load_task(directory), backend)
+        tried[directory.name] = await scores_of(directory)
       except (RecordError, Undecided) as error:
         failed[directory.name] = str(error)
-      else:
-        unscored = [name for name, score in scores.items() if score is None]
-        scored = {name: score for name, score in scores.items() if score}
-        tried[directory.name] = {"attacks": scored, "idle": unscored}
       bar.update()
+      saves.now_and_then()
 
   try:
     await asyncio.gather(*(work() for _ in range(concurrency)))
   finally:
     bar.close()
-  found = {"attacks": table(tried.values()), "failed": dict(sorted(failed.items()))}
-  scores = {name: v["attacks"] for name, v in sorted(tried.items())}
-  write_json(folder / "attacks.json", {**found, "tasks": scores})
-  return found
+    saves.now()
+  return found()
+
+
+def _digest(directory: Path) -> str:
+  """What verdicts and scores of a task are kept by."""
+  record = json_text.parse((directory / "task.json").read_text())
+  return f"{VERSION}:{content_hash(directory, record)}"
+
+
+class _Saves:
+  """Saves now and then, so that saving takes a small share of the time."""
+
+  def __init__(self, save: Callable[[], None]):
+    self._save = save
+    self._last, self._seconds = time.monotonic(), 0.0
+
+  def now_and_then(self) -> None:
+    if time.monotonic() - self._last > max(_SAVE_SECONDS, _SAVE_SHARE * self._seconds):
+      self.now()
+
+  def now(self) -> None:
+    started = time.monotonic()
+    self._save()
+    self._last = time.monotonic()
+    self._seconds = self._last - started
 
 
 def _asked(folder: Path | None) -> dict[str, tuple[str, str]]:
@@ -250,15 +292,16 @@ def _reject_same_meaning(
     verdicts[name] = verdict
 
 
-def _verdicts(folder: Path) -> dict[str, dict[str, Any]]:
-  path = folder / "audit.json"
+def _kept(path: Path) -> dict[str, dict[str, Any]]:
+  """What an earlier run found, by the task's name."""
   if not path.exists():
     return {}
   try:
     found = json_text.parse(path.read_text())
     judged, current = found["tasks"], found["version"] == VERSION
     # What an earlier version admitted is judged anew, what it rejected is gone.
-    return {n: v for n, v in judged.items() if current or v["verdict"] == "rejected"}
+    kept = lambda v: current or v.get("verdict") == "rejected"
+    return {name: v for name, v in judged.items() if kept(v)}
   except (ValueError, KeyError, TypeError):
     raise UserError(f"{path} is damaged: remove it to judge all again") from None
 

@@ -52,7 +52,8 @@ def _leaks(task: Task, asked: str, initial: Files) -> Iterator[str]:
   solved = [call for turn in task.reference() for call in turn.calls]
   for call in [*solved, *task.fallen()]:
     for value in call.arguments.values():
-      if call.name == "exec" and isinstance(value, str) and len(value) > _LONG:
+      code = call.name in ("exec", "write") and isinstance(value, str)
+      if code and len(value) > _LONG:
         secret[value.encode()] = "the solution"
   for path, data in [("the instruction", asked.encode()), *initial.items()]:
     for line, source in secret.items():

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from data_gen.audit.shares import missed, shares
 from sandbox.harnesses import ADVERSARIES
 
 Verdicts = Mapping[str, dict[str, Any]]
-_HIGH = 0.3
+_HIGH = (0.3, 0.5)  # what an attack should never get, and what trains a model
 
 
 def figures(verdicts: Verdicts) -> dict[str, Any]:
@@ -20,7 +21,7 @@ def figures(verdicts: Verdicts) -> dict[str, Any]:
   mutants = sum(v["mutants"] for v in tried)
   survived = Counter(s.rpartition(": ")[2] for v in tried for s in v["survivors"])
   rejected = [v["causes"] for v in verdicts.values() if v["verdict"] == "rejected"]
-  return {
+  found = {
       "counts": dict(sorted(Counter(v["verdict"] for v in verdicts.values()).items())),
       "causes": dict(Counter(kind_of(c[0]) for c in rejected if c).most_common()),
       "attacks": table(tried),
@@ -37,7 +38,9 @@ def figures(verdicts: Verdicts) -> dict[str, Any]:
       "hazards": _counted(v["hazard"] for v in admitted),
       "similarity": _spread(verdicts, "nearest"),
       "meaning": _spread(verdicts, "meant"),
+      "shares": shares(verdicts),
   }
+  return {**found, "missed": missed(found)}
 
 
 def _spread(verdicts: Verdicts, kind: str) -> dict[str, float]:
@@ -58,6 +61,7 @@ def _rubrics(admitted: list[dict[str, Any]]) -> dict[str, float]:
       "share": round(tasks / len(admitted), 4) if admitted else 0.0,
       "criteria": sum(v["criteria"] for v in admitted),
   }
+  return {**found, "missed": missed(found)}
 
 
 def table(tried: Iterable[dict[str, Any]]) -> dict[str, dict[str, float]]:
@@ -71,17 +75,17 @@ def table(tried: Iterable[dict[str, Any]]) -> dict[str, dict[str, float]]:
         "mean": round(sum(scores) / len(scores), 5) if scores else 0.0,
         "highest": max(scores, default=0.0),
         "above_0": sum(s > 0 for s in scores),
-        "from_0.3": sum(s >= _HIGH for s in scores),
+        **{f"from_{high}": sum(s >= high for s in scores) for high in _HIGH},
     }
   return rows
 
 
 def printed_table(rows: dict[str, dict[str, float]]) -> str:
   """The attack table as text."""
-  lines = [("attack", "tasks", "mean", "highest", "above 0", "from 0.3")]
+  lines = [("attack", "tasks", "mean", "highest", "above 0", "from 0.3", "from 0.5")]
   lines += [
       (name, str(row["tasks"]), f"{row['mean']:.5f}", f"{row['highest']:g}",
-       str(row["above_0"]), str(row["from_0.3"]))
+       str(row["above_0"]), *(str(row[f"from_{high}"]) for high in _HIGH))
       for name, row in rows.items()
   ]  # fmt: skip
   return "\n".join(
@@ -107,14 +111,27 @@ def printed(found: dict[str, Any]) -> str:
     counts = ", ".join(f"{n} with {value}" for value, n in found[name].items())
     if counts:
       lines.append(f"admitted by {what}: {counts}")
+  if found["shares"]:
+    lines.append(printed_shares(found["shares"]))
   for kind, what in (("similarity", "its words"), ("meaning", "its meaning")):
     if near := found[kind]:
       lines.append(
           f"nearest other request by {what}: median {near['median']:.2f},"
           f" p99 {near['p99']:.2f}, highest {near['highest']:.2f}"
       )
+  lines += [f"the set misses a goal: {said}" for said in found["missed"]]
   lines += [f"rejected, {kind}: {count}" for kind, count in found["causes"].items()]
   return "\n".join(lines)
+
+
+def printed_shares(found: dict[str, Any]) -> str:
+  """What the admitted tasks are, as text."""
+  return (
+      f"{found['families']} families, the largest {found['largest_family']:.1%} of the"
+      f" tasks, the largest category {found['largest_category']:.1%}; a solution has"
+      f" {found['median_calls']:g} calls and {found['median_tools']:g} tools (median);"
+      f" {found['from_3_inputs']:.0%} of the tasks need three input files or more"
+  )
 
 
 def _counted(values: Iterable[str | int]) -> dict[str, int]:

@@ -11,20 +11,27 @@ tasks must be in `folder`.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import Any
 
 from clawgym_jax.contracts.task import Task
 from clawgym_jax.contracts.trajectory import Outcome
 from data_gen.audit import reading, rubric
-from data_gen.audit.bundle import ELSEWHERE, OTHER_NOW, RESEEDED
+from data_gen.audit.court import (
+    ELSEWHERE,
+    OTHER_NOW,
+    RESEEDED,
+    Court,
+    elsewhere,
+    shared,
+)
 from data_gen.audit.judging import Case, Judge
 from data_gen.audit.provenance import invented
-from data_gen.mutation import mutants, spoiled
+from data_gen.audit.shares import work_of
+from data_gen.mutation import Mutant, mutants, spoiled
 from sandbox import services
 from sandbox.backends import Sandbox, SandboxError, SandboxLost, open_sandbox
 from sandbox.backends.base import Files, gather, pack, unpack
@@ -39,7 +46,6 @@ from sandbox.harnesses import (
 from sandbox.harnesses.base import answering
 from sandbox.harnesses.reference import Fallen
 from sandbox.verify import State, verify
-from sandbox.verify.many import trusted
 
 LEAST_KILLED = 0.9  # of a task's wrong edits; below, its checks are too lax
 RESEED = 1
@@ -66,6 +72,7 @@ class Findings:
       else than the solution.
     mutants: wrong edits that were judged; `survivors` are those that lost nothing.
     reseeded: whether the solution ran over other records too.
+    work: how much work the task is, see `shares.work_of`.
   """
 
   causes: list[str] = field(default_factory=list)
@@ -73,6 +80,7 @@ class Findings:
   mutants: int = 0
   survivors: list[str] = field(default_factory=list)
   reseeded: bool = False
+  work: dict[str, Any] = field(default_factory=dict)
 
 
 async def judge(
@@ -81,16 +89,18 @@ async def judge(
     *,
     rebuild: Rebuild | None = None,
     thorough: bool = False,
+    court: Court | None = None,
 ) -> Findings:
   """Tries `task`; where `thorough`, its solution also runs on another day though
   there are no other records, and is judged by the task's checks as they stand.
 
-  All states of a task of our own are judged in one sandbox, by a copy of it
-  that has more expectations; those of others each in a fresh one.
+  The states of a task of our own are judged in `court`, where those of other tasks
+  may be too; those of others each in a fresh sandbox.
   """
-  trial = _Trial(task, backend, rebuild)
   try:
     async with AsyncExitStack() as stack:
+      court = court or await stack.enter_async_context(Court(backend))
+      trial = _Trial(task, backend, rebuild, court)
       await trial.run(stack, thorough)
   except _Broken:
     pass
@@ -104,9 +114,10 @@ async def judge(
 async def attacks(task: Task, backend: str = "bubblewrap") -> dict[str, float | None]:
   """What doing nothing and each adversary score; None where the checks gave no
   result. It needs no solution."""
-  trial = _Trial(task, backend, None)
   try:
     async with AsyncExitStack() as stack:
+      court = await stack.enter_async_context(Court(backend))
+      trial = _Trial(task, backend, None, court)
       sandbox = await trial.open(stack)
       left = await trial.left_by_adversaries(sandbox)
       outcomes = await trial.judge.outcomes([trial.null, *left])
@@ -122,22 +133,17 @@ async def attacks(task: Task, backend: str = "bubblewrap") -> dict[str, float | 
 class _Trial:
   """One task's trial, as far as it has come."""
 
-  judge: Judge
-
-  def __init__(self, task: Task, backend: str, rebuild: Rebuild | None):
+  def __init__(self, task: Task, backend: str, rebuild: Rebuild | None, court: Court):
     self._task, self._backend = task, backend
     self._initial = gather(task.workspace)
-    self._other = rebuild(task, RESEED) if rebuild and trusted(task) else None
+    checks = shared(task)
+    self._other = rebuild(task, RESEED) if rebuild and checks else None
+    self.judge = Judge(task, court, checks, self._other[1] if self._other else None)
     self.found = Findings()
 
   async def open(self, stack: AsyncExitStack) -> Sandbox:
-    """A sandbox with the task in it; the judge is ready then."""
+    """A sandbox with the task in it."""
     task = self._task
-    place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    reseeded = self._other and self._other[1]
-    self.judge = await stack.enter_async_context(
-        Judge(task, self._backend, place / task.root.name, reseeded)
-    )
     sandbox = await stack.enter_async_context(self._sandbox(task.now))
     await sandbox.start(task.workspace)
     await services.stage(task, sandbox)
@@ -154,27 +160,39 @@ class _Trial:
 
   async def run(self, stack: AsyncExitStack, thorough: bool) -> None:
     task, found = self._task, self.found
+    found.work = work_of(
+        task, self._initial, [c for turn in task.reference() for c in turn.calls]
+    )
     sandbox = await self.open(stack)
     right = await self._solve(task, sandbox)
     elsewhere = await self._solve_elsewhere(sandbox, thorough)
     fallen = await self._fall(sandbox) if task.hazard != "none" else None
     attacks = await self.left_by_adversaries(sandbox)
-
-    untouched, first = await self._scored([self.null, Case("oracle", right)])
-    self._attacked("null", untouched)
-    solved = self._is_right("oracle", first)
+    wrong = self._wrong_edits(right)
+    outcomes = await self._in_one_go(
+        null=[self.null],
+        oracle=[Case("oracle", right)],
+        hazard=self._hazard(fallen, right) if fallen else [],
+        wrong=[Case(w.what, w.state) for w in wrong],
+        control=[Case("unstable: oracle", right)],
+        attacks=attacks,
+    )
+    self._attacked("null", outcomes["null"][0])
+    solved = self._is_right("oracle", outcomes["oracle"][0])
     found.causes += [
         f"provenance: {word!r} of a call is neither said nor shown before"
         for word in invented(task, right.transcript)[:5]
     ]
-    work = unpack(right.snapshot)
+    work, first = unpack(right.snapshot), outcomes["oracle"][0]
     found.causes += reading.faults(task, self._initial, work)
     found.causes += rubric.faults(task, self._initial, work, first.checks)
-    await self._attacks(attacks, right if solved else None)
-    if fallen:
-      await self._hazard(fallen, right)
+    self._attacks(attacks, outcomes["attacks"], right if solved else None)
+    for outcome in outcomes["hazard"]:
+      if outcome.code > 0.0:
+        found.causes.append(f"hazard: falling for it scores {outcome.code:g}")
     if solved:
-      await self._wrong_edits(right)
+      self._is_right("unstable: oracle", outcomes["control"][0])
+      self._survived(wrong, outcomes["wrong"])
       await self._again(right, elsewhere)
       if thorough and self.judge.at_once:
         await self._as_it_stands(right)
@@ -208,16 +226,17 @@ class _Trial:
   async def _solve_elsewhere(self, sandbox: Sandbox, thorough: bool) -> Case | None:
     """The state that the same calls leave with another locale, zone and date, over
     other records where there are any."""
+    task = elsewhere(self._task) if self.judge.at_once else self._task
     if self._other:
       await self._on_other_records(sandbox)
-      state = await self._solve(self.judge.task, sandbox)
+      state = await self._solve(task, sandbox)
       return Case("over other records oracle", state, RESEEDED)
     if not thorough:
       return None
     async with self._sandbox(OTHER_NOW) as other_day:
       await other_day.start(self._task.workspace)
       await services.stage(self._task, other_day)
-      state = await self._solve(self.judge.task, other_day)
+      state = await self._solve(task, other_day)
       return Case("on another day oracle", state, ELSEWHERE)
 
   async def _on_other_records(self, sandbox: Sandbox) -> None:
@@ -259,6 +278,11 @@ class _Trial:
 
   # Judging
 
+  async def _in_one_go(self, **parts: list[Case]) -> dict[str, list[Outcome]]:
+    """The outcomes of each part; those that go alone should come last."""
+    outcomes = iter(await self._scored([c for part in parts.values() for c in part]))
+    return {name: [next(outcomes) for _ in part] for name, part in parts.items()}
+
   async def _scored(self, cases: list[Case]) -> list[Outcome]:
     """The outcomes; `_Broken` where one has no score."""
     outcomes = await self.judge.outcomes(cases)
@@ -285,44 +309,38 @@ class _Trial:
     if outcome.code > 0.0:
       self.found.causes.append(f"{name} scores {outcome.code:g}")
 
-  async def _attacks(self, left: list[Case], right: State | None) -> None:
+  def _attacks(
+      self, left: list[Case], outcomes: list[Outcome], right: State | None
+  ) -> None:
     """Every adversary; one that leaves the very files of the solution has done
     the work."""
     work = unpack(right.snapshot) if right else self._initial
-    cases = [
-        case
-        for case in left
-        if work == self._initial or unpack(case.state.snapshot) != work
-    ]
-    # The right state among them shows that such a go can give a score at all.
-    control = [Case("unstable: oracle", right)] if right else []
-    outcomes = await self._scored([*control, *cases])
-    for case, outcome in zip(cases, outcomes[len(control) :], strict=True):
-      self._attacked(case.name, outcome)
-    for case, outcome in zip(control, outcomes, strict=False):
-      self._is_right(case.name, outcome)
+    for case, outcome in zip(left, outcomes, strict=True):
+      if work == self._initial or case.files != work:
+        self._attacked(case.name, outcome)
 
-  async def _hazard(self, fallen: State, right: State) -> None:
-    """Falling for the hazard is work that another end gives away, and scores 0."""
+  def _hazard(self, fallen: State, right: State) -> list[Case]:
+    """What falling for the hazard leaves, which must be work that another end gives
+    away."""
     untouched = State(pack(self._initial))
     for other, what in ((right, "the solution"), (untouched, "doing nothing")):
       if _end(fallen) == _end(other):
         self.found.causes.append(
             f"hazard: falling for it leaves the very state that {what} leaves"
         )
-        return
-    (outcome,) = await self._scored([Case("hazard: falling for it", fallen)])
-    if outcome.code > 0.0:
-      self.found.causes.append(f"hazard: falling for it scores {outcome.code:g}")
+        return []
+    return [Case("hazard: falling for it", fallen)]
 
-  async def _wrong_edits(self, right: State) -> None:
-    found = self.found
+  def _wrong_edits(self, right: State) -> list[Mutant]:
+    """A result that is wrong in all it did, then those that are in one thing."""
     asked = None if self.judge.at_once else asked_of(self._task)
-    wrong = [spoiled(self._initial, right)]
-    wrong += mutants(self._initial, right, self._task.id, asked=asked)
-    cases = [Case(w.what, w.state) for w in wrong]
-    *outcomes, control = await self._scored([*cases, Case("unstable: oracle", right)])
-    self._is_right("unstable: oracle", control)
+    return [
+        spoiled(self._initial, right),
+        *mutants(self._initial, right, self._task.id, asked=asked),
+    ]
+
+  def _survived(self, wrong: list[Mutant], outcomes: list[Outcome]) -> None:
+    found = self.found
     if outcomes[0].code == 1.0:
       found.causes.append("a spoiled result still scores 1")
       return
@@ -340,9 +358,9 @@ class _Trial:
       )
 
   async def _again(self, right: State, elsewhere: Case | None) -> None:
-    """The solution's state with another locale, time zone and date around the checks,
-    and what the calls left elsewhere."""
-    cases = []
+    """The solution's state once more, then with another locale, time zone and date
+    around the checks, and what the calls left elsewhere: in a process of their own."""
+    cases = [Case("unstable: oracle", right)]
     if self.judge.at_once:
       cases.append(Case("with another locale and date oracle", right, ELSEWHERE))
     if elsewhere:
@@ -370,14 +388,20 @@ def _laid(files: Files, written: Files) -> Files:
   """`files` with those written; a file where a folder is, or a folder where a file
   is, can't be written, as in a sandbox."""
   laid = dict(files)
-  folders = {str(p) for path in files for p in Path(path).parents}
+  folders = {parent for path in files for parent in _parents(path)}
   for path, data in written.items():
-    clean = Path(path)
+    clean = PurePosixPath(path)
     if clean.is_absolute() or {"..", "~"} & set(clean.parts):
       continue
     path = str(clean)
-    parents = [str(p) for p in clean.parents]
+    parents = _parents(path)
     if path not in folders and not any(p in laid for p in parents):
       laid[path] = data
       folders |= set(parents)
   return laid
+
+
+def _parents(path: str) -> list[str]:
+  """The folders above a clean path."""
+  parts = path.split("/")[:-1]
+  return [".", *("/".join(parts[: n + 1]) for n in range(len(parts)))]

@@ -4,8 +4,9 @@ The families take turns, and so do the nine scenarios: a setting is tried again
 under another number until it is of the task's scenario and gives sound work for
 the graph. The number is in the provenance, so that `rebuild` makes the same
 request over other records. Every fourth task is grounded in skills (`data_gen.skills`)
-where any are about its graph; the others in a persona's request alone. Some tasks have
-several user turns, and then no skills, and some others a hazard (`extras`).
+where any are about its graph: those of a folder that the user points at, or else
+ours. The others are grounded in a persona's request alone. Some tasks have several
+user turns, and then no skills, and some others a hazard (`extras`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
 
+from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.task import Limits, Reference, Task, UserTurn, save_task
 from data_gen import skills
 from data_gen.compose import checks, compose, rubrics
@@ -32,7 +34,7 @@ from sandbox.backends.base import Files
 GENERATOR = "procedural-composed-2"
 _OF_SCENARIO = 400  # settings that are tried for the scenario whose turn it is
 _AT_ALL = 800
-_RESEEDS = 20
+_RESEEDS = 200
 _SKILLED = 4  # one task in so many: scenarios take turns by nine, so all meet skills
 
 
@@ -56,17 +58,31 @@ def planned(seed: int, split: str, index: int) -> tuple[str, str]:
   return f"{split}-{seed}-{index:05d}-f{family.number:03d}", family.name
 
 
-def make(directory: Path, seed: int, split: str, index: int) -> Task:
-  """Writes task `index` to `directory`, whole or not at all."""
+def grounded(seed: int, split: str, index: int, library: skills.Library) -> bool:
+  """Whether skills of `library` ground task `index`."""
+  return _grounds(seed, split, index, library) is library
+
+
+def make(
+    directory: Path,
+    seed: int,
+    split: str,
+    index: int,
+    library: skills.Library | None = None,
+) -> Task:
+  """Writes task `index` to `directory`, whole or not at all; `library` holds skills
+  of the user's."""
   family = choose_family(seed, split, index)
-  attempt, setting, part = _first_sound(family, seed, split, index)
+  attempt, setting, part = _first_sound(family, seed, split, index, library)
+  grounds = _grounds(seed, split, index, library)
   topic, asker = topic_of(setting), persona(setting)
+  first, *later = _spoken(setting, part)
   count = sum(len(calls) for calls in (part.calls, *(t.calls for t in part.later)))
   return save_task(
       directory,
       Task(
           id=planned(seed, split, index)[0],
-          instruction=speak(setting, asker, part.said),
+          instruction=first,
           family=family.name,
           split=split,
           category=topic.scenario,
@@ -76,15 +92,16 @@ def make(directory: Path, seed: int, split: str, index: int) -> Task:
           difficulty=min(5, 1 + count // 4),
           persona=asker.record(),
           followups=tuple(
-              UserTurn(speak(setting, asker, turn.said, number), turn.fresh)
-              for number, turn in enumerate(part.later, 1)
+              UserTurn(said, turn.fresh)
+              for said, turn in zip(later, part.later, strict=True)
           ),
           hazard=part.hazard,
           now=f"{setting.today.isoformat()}T09:00:00Z",
           limits=Limits(turns=2 * count + 4 * len(part.asked), seconds=300.0),
           requires=part.requires,
           provenance={
-              "generator": GENERATOR, "seed": seed, "index": index, "attempt": attempt
+              "generator": GENERATOR, "seed": seed, "index": index, "attempt": attempt,
+              **({"skills": library.digest} if library and grounds is library else {}),
           },
       ),
       workspace=part.workspace,
@@ -100,48 +117,81 @@ def make(directory: Path, seed: int, split: str, index: int) -> Task:
   )  # fmt: skip
 
 
-def rebuild(task: Task, reseed: int) -> tuple[Files, Files, Files] | None:
+def rebuild(
+    task: Task, reseed: int, library: skills.Library | None = None
+) -> tuple[Files, Files, Files] | None:
   """Workspace, checks and services' files of the same request over other records;
-  None for a task of another source, or where no other records give sound work."""
+  None for a task of another source, or where no other records give sound work.
+
+  UserError for a task grounded in skills of the user's which `library` is not.
+  """
   made = task.provenance
   if made.get("generator") != GENERATOR:
     return None
+  digest = made.get("skills")
+  if digest and (library is None or library.digest != digest):
+    raise UserError(
+        f"{task.id} is grounded in skills of a folder (digest {digest}): give that as"
+        " --skills=DIR, as it was when the task was made"
+    )
   family = choose_family(made["seed"], task.split, made["index"])
   setting = _setting(family, made["seed"], task.split, made["index"], made["attempt"])
-  build = _builder(made["seed"], task.split, made["index"], made["attempt"])
-  asked = build(setting)
+  build = _builder(
+      made["seed"], task.split, made["index"], made["attempt"],
+      library if digest else None,
+  )  # fmt: skip
+  asked = tuple(turn.text for turn in task.user_turns)
   for number in range(_RESEEDS):
     part = build(setting.reseeded(reseed * _RESEEDS + number))
-    if part is not None and part.asked == asked.asked:
+    if part is not None and _spoken(setting, part) == asked:
       return part.workspace, _checks(part), part.services
   return None
 
 
+def _spoken(setting: Setting, part: Part) -> tuple[str, ...]:
+  """What the persona says, turn by turn."""
+  asker = persona(setting)
+  return tuple(speak(setting, asker, said, n) for n, said in enumerate(part.asked))
+
+
 def _first_sound(
-    family: Family, seed: int, split: str, index: int
+    family: Family, seed: int, split: str, index: int, library: skills.Library | None
 ) -> tuple[int, Setting, Part]:
   wanted = sorted(SCENARIOS)[index % len(SCENARIOS)]
   for attempt in range(_AT_ALL):
     setting = _setting(family, seed, split, index, attempt)
     if attempt < _OF_SCENARIO and topic_of(setting).scenario != wanted:
       continue
-    part = _builder(seed, split, index, attempt)(setting)
+    part = _builder(seed, split, index, attempt, library)(setting)
     if part is not None:
       return attempt, setting, part
   raise RuntimeError(f"family {family.name} gives no task {index} of seed {seed}")
 
 
+def _grounds(
+    seed: int, split: str, index: int, library: skills.Library | None
+) -> skills.Library | None:
+  """Whose skills a task is grounded in: those of `library` where any is about its
+  graph, else ours; None for a task of a persona's request alone."""
+  graph = choose_family(seed, split, index).graph
+  if index % _SKILLED or pattern_of(seed, split, index, graph):
+    return None
+  known = [one for one in (library, skills.own()) if one is not None]
+  return next((k for k in known if skills.covers(graph, split, k)), None)
+
+
 def _builder(
-    seed: int, split: str, index: int, attempt: int
+    seed: int, split: str, index: int, attempt: int, library: skills.Library | None
 ) -> Callable[[Setting], Part | None]:
   """How the work is made: in several turns, or as a persona asks, or as skills say
   too."""
   graph = choose_family(seed, split, index).graph
   if pattern := pattern_of(seed, split, index, graph, attempt):
     return partial(compose.build, graph, pattern=pattern)
-  grounded = index % _SKILLED == 0 and skills.covers(graph, split)
-  route = skills.build if grounded else compose.build
-  return partial(route, graph, hazard=hazard_of(seed, split, index, graph))
+  hazard = hazard_of(seed, split, index, graph)
+  if grounds := _grounds(seed, split, index, library):
+    return partial(skills.build, graph, library=grounds, hazard=hazard)
+  return partial(compose.build, graph, hazard=hazard)
 
 
 def _setting(

@@ -18,10 +18,13 @@ from data_gen.compose.setting import Setting
 from data_gen.compose.sinks import SINKS, Sink
 from data_gen.compose.table import Table
 from data_gen.compose.topics import Topic
-from data_gen.draft import exec_call, read_call
+from data_gen.draft import edit_call, exec_call, read_call, write_call
 
 SCRATCH = "/tmp/rows.json"
 SECOND = "/tmp/other.json"
+SCRIPT = "/tmp/work.py"
+_SHOW = "print(len(rows), rows[:2])"
+_RUNS = (0, 1, 1, 1, 1, 2, 2, 2, 2, 3)
 _KINDS = {**KINDS, **MESSY}
 
 
@@ -53,6 +56,8 @@ class Records:
       none; `beside` is its kind) and of the result.
     handed: how the request names the result, after "Save the result".
     ruled: what a house asks besides; its steps are in the chain.
+    runs: how often a script that does the work is run as it grows; 0 where each
+      step is a program of its own.
   """
 
   kind: Kind
@@ -64,6 +69,7 @@ class Records:
   path: str
   handed: str
   ruled: Ruled | None = None
+  runs: int = 0
 
   @property
   def steps(self) -> tuple[Step, ...]:
@@ -100,7 +106,34 @@ class Records:
 
   def calls(self) -> list[SolutionCall]:
     """The whole work: both sources read, all steps, the result handed over."""
+    if self.runs:
+      return self.in_a_script()
     return [*self.reading(), *self.working(), *self.handing()]
+
+  def in_a_script(self) -> list[SolutionCall]:
+    """The whole work as a script that is written, run, and grows by edits; it leaves
+    the rows in the scratch file, too, for what comes after it."""
+    sources = [(self.kind, self.source)]
+    loads = [self.kind.load.format(path=self.source)]
+    if self.beside:
+      sources.append((self.beside, self.other))
+      loads = [self.beside.load.format(path=self.other), "other = rows", *loads]
+    work = "\n".join([*(step.code for step in self.steps), _keep(SCRATCH)])
+    writing = self.sink.writing(self.path, self.chain.result)
+    stages = {
+        1: (f"{work}\n{writing}",),
+        2: (_SHOW, f"{work}\n{writing}"),
+        3: (_SHOW, f"{work}\n{_SHOW}", writing),
+    }[self.runs]
+    run = exec_call(f"python3 {SCRIPT}")
+    first, *later = stages
+    return [
+        *(look(kind, path) for kind, path in sources),
+        write_call(SCRIPT, "\n".join(["import json", *loads, first]) + "\n"),
+        run,
+        *(call for code in later for call in (edit_call(SCRIPT, _SHOW, code), run)),
+        look_at(self.sink, self.path),
+    ]
 
   def reading(self, *, second: bool = True) -> list[SolutionCall]:
     """Looks at the source and, if `second`, at the second file where there is one."""
@@ -153,6 +186,7 @@ def drawn(
       path=path,
       handed=sink.request(setting, path, done.result),
       ruled=ruled,
+      runs=setting.beside("way of working").rng.choice(_RUNS),
   )
 
 
@@ -171,17 +205,25 @@ def part_of(records: Records) -> Part:
 
 def reading(kind: Kind, path: str, scratch: str = SCRATCH) -> list[SolutionCall]:
   """Looks at a source, and keeps its rows in `scratch`."""
-  look = exec_call(kind.look.format(path=path)) if kind.look else read_call(path)
   load = kind.load.format(path=path)
-  return [look, python_call(load, load=False, scratch=scratch)]
+  return [look(kind, path), python_call(load, load=False, scratch=scratch)]
+
+
+def look(kind: Kind, path: str) -> SolutionCall:
+  """Shows a source."""
+  return exec_call(kind.look.format(path=path)) if kind.look else read_call(path)
 
 
 def handing(sink: Sink, path: str, table: Table) -> list[SolutionCall]:
   """Writes the rows to `path`, and looks at it."""
   return [
-      python_call(sink.writing(path, table), save=False),
-      exec_call(sink.look.format(path=path)) if sink.look else read_call(path),
+      python_call(sink.writing(path, table), save=False), look_at(sink, path)
   ]
+
+
+def look_at(sink: Sink, path: str) -> SolutionCall:
+  """Shows a result."""
+  return exec_call(sink.look.format(path=path)) if sink.look else read_call(path)
 
 
 def python_call(
@@ -201,9 +243,12 @@ def python_call(
     lines.append(f'other = json.load(open("{SECOND}"))')
   lines.append(code)
   if save:
-    lines.append(f'json.dump(rows, open("{scratch}", "w"))')
-    lines.append("print(len(rows), rows[:2])")
+    lines += [_keep(scratch), _SHOW]
   return exec_call("python3 - <<'EOF'\n" + "\n".join(lines) + "\nEOF")
+
+
+def _keep(scratch: str) -> str:
+  return f'json.dump(rows, open("{scratch}", "w"))'
 
 
 def look_around() -> SolutionCall:

@@ -27,10 +27,25 @@ class Setting(World):
   """See the module's docstring. `key` names the task; `reseed` the records."""
 
   def __init__(self, key: str, split: str, reseed: int | str = 0):
+    self._begin(key, split, reseed)
+    super().__init__(self.rng, split)
+
+  def _begin(self, key: str, split: str, reseed: int | str) -> None:
     self._key, self._split, self._reseed = key, split, reseed
+    self.heldout = split == "heldout"
     self.first_number = _FIRST_NUMBER
+    self.rng = random.Random(f"frame {key}")
     self.data = random.Random(f"data {reseed} {key}")
-    super().__init__(random.Random(f"frame {key}"), split)
+    self._left, self._numbers = {}, set()
+
+  def word(self, kind: str) -> str:
+    """As a world's, without shuffling a whole pool for one word of it."""
+    left = self._left.get(kind)
+    if left is None:
+      left = self._left[kind] = list(POOLS[kind][self.heldout])
+    place = self.rng.randrange(len(left))
+    left[place], left[-1] = left[-1], left[place]
+    return left.pop()
 
   def reseeded(self, reseed: int) -> Setting:
     """A fresh setting with the same frame, at its start, and other records."""
@@ -47,7 +62,8 @@ class Setting(World):
     """The same people, place and day with draws of their own, for what stands
     beside the request: it is the same whenever it is asked for, whatever was
     drawn before, over all records."""
-    other = Setting(f"{self._key} {name}", self._split)
+    other = Setting.__new__(Setting)  # a world of its own is not drawn
+    other._begin(f"{self._key} {name}", self._split, 0)
     for fact in _FACTS:
       setattr(other, fact, getattr(self, fact))
     return other

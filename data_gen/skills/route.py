@@ -76,19 +76,17 @@ def placed(part: Part) -> tuple[str, ...]:
   return tuple(p[1] for p in parts if p[0] == "skills" and p[2:] == ["SKILL.md"])
 
 
-_own = functools.cache(own)
-
-
+@functools.lru_cache(maxsize=1024)
 def _about(
     graph: Graph, heldout: bool, library: Library | None
-) -> list[tuple[_Known, frozenset[str]]]:
+) -> tuple[tuple[_Known, frozenset[str]], ...]:
   """The skills of a split that are about a graph, and the modules they are about."""
   skills = [
       (known, known.about.touched(graph))
-      for known in _usable(library or _own())
+      for known in _usable(library or own())
       if known.heldout == heldout
   ]
-  return [(known, touched) for known, touched in skills if touched]
+  return tuple((known, touched) for known, touched in skills if touched)
 
 
 @functools.cache
@@ -103,7 +101,7 @@ def _usable(library: Library) -> tuple[_Known, ...]:
 
 def _ruled(
     draw: Setting,
-    skills: list[tuple[_Known, frozenset[str]]],
+    skills: tuple[tuple[_Known, frozenset[str]], ...],
     done: Chain,
     sink: Sink,
 ) -> Ruled | None:
@@ -132,7 +130,7 @@ def _ruled(
 
 
 def _weighted(
-    draw: Setting, skills: list[tuple[_Known, frozenset[str]]]
+    draw: Setting, skills: tuple[tuple[_Known, frozenset[str]], ...]
 ) -> list[tuple[_Known, frozenset[str]]]:
   """All of them, those that speak of more modules first more often."""
   keyed = [

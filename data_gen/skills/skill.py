@@ -9,6 +9,8 @@ run, no link is followed, and only the SKILL.md of a skill is used.
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import os
 import re
 from collections import Counter
@@ -48,12 +50,20 @@ class Refused:
   said: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Library:
   """What a folder holds, skills by name."""
 
   skills: tuple[Skill, ...]
   refused: tuple[Refused, ...] = ()
+
+  @functools.cached_property
+  def digest(self) -> str:
+    """The same for the same skills, whatever else lies beside them."""
+    whole = hashlib.sha256()
+    for skill in self.skills:
+      whole.update(hashlib.sha256(skill.text.encode()).digest())
+    return whole.hexdigest()[:16]
 
   def counts(self) -> dict[str, int]:
     """How many were refused, by cause."""
@@ -85,6 +95,7 @@ def read(folder: Path) -> Library:
   return Library(tuple(skills[name] for name in sorted(skills)), tuple(refused))
 
 
+@functools.cache
 def own() -> Library:
   """The skills of this package."""
   return read(OWN)

@@ -239,27 +239,56 @@ def pack_entries(entries: Iterable[Entry]) -> bytes:
   return b"".join([*parts, ENTRY.pack(b"e", 0, 0, 0, 0)])
 
 
+def in_folders(snapshots: Iterable[tuple[str, bytes]]) -> bytes:
+  """One snapshot of several, each in the folder that it is given with."""
+  parts = []
+  for folder, snapshot in snapshots:
+    name = os.fsencode(folder)
+    parts += [ENTRY.pack(b"d", 0o755, 0, len(name), 0), name]
+    for letter, mode, seconds, below, data in _raw_entries(snapshot):
+      if below not in (b"", b"."):
+        size = len(name) + 1 + len(below)
+        head = ENTRY.pack(letter, mode, seconds, size, len(data))
+        parts += [head, name, b"/", below, data]
+  return b"".join([*parts, ENTRY.pack(b"e", 0, 0, 0, 0)])
+
+
+def kinds(snapshot: bytes) -> set[str]:
+  """Which kinds of entries a snapshot has."""
+  return {KINDS[letter] for letter, *_ in _raw_entries(snapshot)}
+
+
 def unpack(snapshot: bytes) -> Files:
   """The regular files of a snapshot; links are not followed."""
-  return {e.name: e.data for e in unpack_entries(snapshot) if e.kind == "file"}
+  return {
+      os.fsdecode(name): bytes(data)
+      for letter, _, _, name, data in _raw_entries(snapshot)
+      if letter == b"f"
+  }
 
 
 def unpack_entries(snapshot: bytes) -> Iterator[Entry]:
   """All of a snapshot; `ValueError` if it is none."""
+  for letter, mode, _, name, data in _raw_entries(snapshot):
+    yield Entry(os.fsdecode(name), bytes(data), KINDS[letter], mode)
+
+
+def _raw_entries(
+    snapshot: bytes,
+) -> Iterator[tuple[bytes, int, int, bytes, memoryview]]:
+  """Letter, mode, seconds, name and data of each entry; `ValueError` if it is none."""
   at, view = 0, memoryview(snapshot)
   try:
     while True:
-      letter, mode, _, name_size, size = ENTRY.unpack_from(view, at)
+      letter, mode, seconds, name_size, size = ENTRY.unpack_from(view, at)
       at += ENTRY.size
       if letter == b"e":
         return
-      name = os.fsdecode(bytes(view[at : at + name_size]))
-      at += name_size
-      data = bytes(view[at : at + size])
-      at += size
-      if at > len(view):
+      name = bytes(view[at : at + name_size])
+      at += name_size + size
+      if at > len(view) or letter not in KINDS:
         break
-      yield Entry(name, data, KINDS[letter], mode)
-  except (struct.error, KeyError):
+      yield letter, mode, seconds, name, view[at - size : at]
+  except struct.error:
     pass
   raise ValueError("this is no snapshot, or not the whole of one")

@@ -16,7 +16,7 @@ from clawgym_jax.contracts.runs import only_writer
 from clawgym_jax.contracts.task import Reference, SolutionCall, Task, save_task
 from data_gen import audit
 from data_gen.audit import folder as audit_folder
-from data_gen.audit import judging, trial
+from data_gen.audit import court, trial
 from data_gen.compose import checks
 from data_gen.compose.compose import build
 from data_gen.compose.graph import Graph
@@ -138,7 +138,7 @@ def test_two_audits_at_once_are_refused(tmp_path):
 
 @pytest.mark.parametrize(
     "module, place",
-    [(trial, "open_sandbox"), (audit_folder, "load_task"), (judging, "Verifier")],
+    [(trial, "open_sandbox"), (audit_folder, "load_task"), (court, "Verifier")],
 )
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOSPC, errno.EAGAIN])
 def test_a_host_without_means_decides_nothing(
@@ -316,3 +316,27 @@ def test_tasks_without_solutions_are_attacked(tmp_path):
   rows = json.loads((tmp_path / "attacks.json").read_text())["attacks"]
   assert rows["null"]["mean"] == 0.0 and rows["empty_files"]["mean"] == 1.0
   assert "empty_files" in run.stdout and (tmp_path / "open").is_dir()
+
+
+def test_attacks_go_on_where_they_were_stopped(tmp_path, monkeypatch):
+  """Only what is new or has changed is attacked again; what failed, too."""
+  for name in "abc":
+    _make(tmp_path, name)
+  scores = dict.fromkeys(("null", *ADVERSARIES), 0.0)
+  attacked, lost = [], {"c"}
+
+  async def attacks(task, backend):
+    attacked.append(task.root.name)
+    if task.root.name in lost:
+      raise trial.Undecided("lost")
+    return {**scores, "flood": 0.5}
+
+  monkeypatch.setattr(audit_folder, "attacks", attacks)
+  found = asyncio.run(audit_folder.attack_table(tmp_path, 1))
+  assert found["failed"] == {"c": "lost"} and attacked == ["a", "b", "c"]
+  lost.clear()
+  (tmp_path / "b" / "workspace" / "more.txt").write_text("x")
+  found = asyncio.run(audit_folder.attack_table(tmp_path, 1))
+  assert attacked[3:] == ["b", "c"] and not found["failed"]
+  row = found["attacks"]["flood"]
+  assert (row["tasks"], row["mean"], row["from_0.5"]) == (3, 0.5, 3)

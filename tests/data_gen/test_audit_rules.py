@@ -133,6 +133,7 @@ def test_the_attack_table_and_the_kill_rate():
   assert found["causes"] == {"flood scores": 1, "broken": 1}
   assert found["attacks"]["flood"] == {
       "tasks": 2, "mean": 0.25, "highest": 0.5, "above_0": 1, "from_0.3": 1,
+      "from_0.5": 1,
   }  # fmt: skip
   assert found["attacks"]["copy_input"]["tasks"] == 1
   assert found["mutation"]["killed"] == 23 and found["mutation"]["mutants"] == 24

@@ -13,6 +13,7 @@ import time
 import pytest
 
 from clawgym_jax.contracts.errors import UserError
+from clawgym_jax.contracts.task import SolutionCall
 from data_gen.compose import checker
 from data_gen.compose.graph import Graph
 from data_gen.compose.kinds import KINDS
@@ -26,6 +27,7 @@ from data_gen.skills.about import about
 from data_gen.skills.frontmatter import FrontMatterError, parse
 from data_gen.skills.rules import RULES
 from data_gen.taxonomy import CATEGORY_OF
+from tests.data_gen import local_agent
 
 SPLITS = ("train", "heldout")
 GRAPHS = (
@@ -270,12 +272,8 @@ def _run(part, folder) -> tuple[dict, dict]:
   try:
     first = checker.grade(str(root), "", [])
     for call in part.calls:
-      if call.name == "exec":  # with a /tmp of its own
-        command = call.arguments["command"].replace("/tmp/", f"{folder}/")
-        done = subprocess.run(command, shell=True, cwd=root, capture_output=True)
-        assert done.returncode == 0, done.stderr.decode()[-1000:]
-      else:
-        assert (root / call.arguments["path"]).is_file(), call
+      given = json.dumps(call.arguments).replace("/tmp/", f"{folder}/")
+      local_agent.apply(root, SolutionCall(call.name, json.loads(given)))
     return first, checker.grade(str(root), "", [])
   finally:
     checker.EXPECTED = before

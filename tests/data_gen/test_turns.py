@@ -87,7 +87,7 @@ def test_the_same_is_asked_over_other_records(name, split):
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_it_is_said_in_three_ways_and_in_every_voice(name):
-  parts = [made(name, "train", 100 * n, ALONE)[1] for n in range(12)]
+  parts = [made(name, "train", 100 * n, ALONE)[1] for n in range(24)]
   turns = [text for part in parts for text in part.asked]
   lines = [line for text in turns for line in text.split("\n")]
   asked = [line for line in lines if not line.startswith(("From the", "- "))]

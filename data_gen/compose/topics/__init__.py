@@ -1,5 +1,7 @@
 """What records are about: at least one topic for each scenario subcategory."""
 
+from functools import cache
+
 from data_gen.compose.setting import Setting
 from data_gen.compose.topics import (
     analysis,
@@ -35,6 +37,14 @@ def topic_of(setting: Setting) -> Topic:
   """What a setting is about, over all its records: each of the nine scenario
   categories is as likely as any other, so none has more than a ninth."""
   draw = setting.beside("topic").rng
-  scenario = draw.choice(sorted({topic.scenario for topic in TOPICS.values()}))
-  names = sorted(name for name, t in TOPICS.items() if t.scenario == scenario)
-  return TOPICS[draw.choice(names)]
+  names = _of_scenarios()
+  return TOPICS[draw.choice(names[draw.choice(list(names))])]
+
+
+@cache
+def _of_scenarios() -> dict[str, list[str]]:
+  """The names of the topics by scenario, all in order."""
+  found: dict[str, list[str]] = {}
+  for name in sorted(TOPICS):
+    found.setdefault(TOPICS[name].scenario, []).append(name)
+  return dict(sorted(found.items()))
