@@ -128,6 +128,13 @@ class KubernetesApi:
       assert time.monotonic() < end, f"still running: {self.living()}"
       time.sleep(0.02)
 
+  def wait_until_deleted(self, seconds=10.0):
+    """Until the node has confirmed every deletion."""
+    end = time.monotonic() + seconds
+    while self.objects["pods"]:
+      assert time.monotonic() < end, f"still there: {list(self.objects['pods'])}"
+      time.sleep(0.02)
+
   def _running(self) -> list[str]:
     pods = list(self.objects["pods"].items())
     return [name for name, pod in pods if pod.get("status", {}).get("phase") == "Running"]

@@ -93,10 +93,13 @@ class Pod:
     self._state(
         "Succeeded" if code == 0 else "Failed", {"terminated": ended}, reason=self.cause
     )
-    if self.socket is not None:
-      with contextlib.suppress(ConnectionError):
-        await self.socket.send_bytes(b'\x03{"status": "Success"}')
-        await self.socket.close()
+    if self.socket is not None:  # whoever listens; the pod's end waits for nobody
+      self.leaving = asyncio.ensure_future(self._goodbye(self.socket))
+
+  async def _goodbye(self, socket):
+    with contextlib.suppress(ConnectionError):
+      await socket.send_bytes(b'\x03{"status": "Success"}')
+      await socket.close()
 
   def _state(self, phase, container=None, *, conditions=(), reason=None):
     status = {"phase": phase, "conditions": list(conditions)}

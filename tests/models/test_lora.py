@@ -77,7 +77,7 @@ def test_paths_and_shapes():
   assert shapes[f"{prefix}.lora_B.weight"] == (3, 48, 3)  # [layers, out, rank]
 
 
-@pytest.mark.parametrize("scan", [True, False])
+@pytest.mark.parametrize("scan", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_only_adapters_get_a_gradient(scan):
   model = create.tiny("llama", VOCAB, lora=ATTENTION, scan_layers=scan, remat="full")
   graphdef, adapters, rest = nnx.split(model, nnx.LoRAParam, nnx.Param)

@@ -265,7 +265,7 @@ def test_p36_a_dead_client_leaves_nothing_running(api, how):
     client.kill()
     client.wait()
   assert asyncio.run(reap_pods(QUICK))["removed"] == 1
-  assert api.objects["pods"] == {}
+  api.wait_until_deleted()
 
 
 def children(pid):
