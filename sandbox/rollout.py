@@ -99,6 +99,8 @@ def main() -> dict[str, Any]:
         f"  of {summary['rubrics_to_judge']} the rubric is still to be judged: their"
         " reward is that of the checks"
     )
+  if "bad_reports" in summary:
+    print(f"  {summary['bad_reports']} reports of services were none, and were dropped")
   print(f"wrote {_OUT.value}/trajectories.jsonl")
   return summary
 

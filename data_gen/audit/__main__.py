@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,10 @@ from clawgym_jax import cli
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.runs import only_writer
 from data_gen import skills
-from data_gen.audit import audit
+from data_gen.audit import audit, embedding
 from data_gen.audit.folder import attack_table
+from data_gen.audit.meaning import Vectors
+from data_gen.audit.remembered import FILE, remembered
 from data_gen.audit.report import printed, printed_table
 from data_gen.compose.make import rebuild
 from sandbox.backends import check_backend
@@ -33,6 +37,10 @@ _SKILLS = flags.DEFINE_string(
 _ALLOW = flags.DEFINE_bool(
     "allow_rejected", False, "Exit with status 0 although this run rejected tasks."
 )
+_EMBED = flags.DEFINE_bool(
+    "embed", None,
+    "Compare requests by meaning, too; default is where the model is installed.",
+)  # fmt: skip
 _ATTACKS = flags.DEFINE_bool(
     "attacks_only", False,
     "Judge nothing: only print what doing nothing and the adversaries score.",
@@ -53,7 +61,7 @@ def main() -> dict[str, Any]:
     for name, cause in found["failed"].items():
       print(f"  {name}: {cause}")
     return found
-  with only_writer(folder, "audit"):
+  with only_writer(folder, "audit"), _vectors(folder) as vectors:
     summary = asyncio.run(
         audit(
             folder,
@@ -61,6 +69,7 @@ def main() -> dict[str, Any]:
             backend(),
             rebuild=functools.partial(rebuild, library=library),
             against=against,
+            vectors=vectors,
         )
     )
   print(
@@ -79,6 +88,19 @@ def main() -> dict[str, Any]:
         f" {folder / 'rejected'}; with --allow_rejected that is no error"
     )
   return summary
+
+
+@contextlib.contextmanager
+def _vectors(folder: Path) -> Iterator[Vectors | None]:
+  """What embeds the requests of `folder`, if anything is to."""
+  if _EMBED.value or (_EMBED.value is None and embedding.installed()):
+    with embedding.processes() as vectors:
+      with remembered(folder / FILE, vectors) as kept:
+        yield kept
+    return
+  if _EMBED.value is None:
+    print(f"requests are compared by their words alone: {embedding.HOW}")
+  yield None
 
 
 def _folder(flag: str, value: str) -> Path:

@@ -24,6 +24,8 @@ from clawgym_jax.contracts.errors import RecordError, UserError
 from clawgym_jax.contracts.files import write_json
 from clawgym_jax.contracts.task import Task, content_hash, list_tasks, load_task
 from data_gen.audit.court import Court
+from data_gen.audit.meaning import MOST as MOST_IN_MEANING
+from data_gen.audit.meaning import Requests, Vectors, nearest_by_meaning
 from data_gen.audit.near import nearest
 from data_gen.audit.report import figures, table
 from data_gen.audit.trial import Findings, Rebuild, Undecided, attacks, judge
@@ -54,11 +56,13 @@ async def audit(
     *,
     rebuild: Rebuild | None = None,
     against: Path | None = None,
+    vectors: Vectors | None = None,
 ) -> dict[str, Any]:
   """Judges every task of `folder` that has no verdict yet; the counts.
 
   `rebuild` makes a task over other records, where it can; a task must not be
   the same request as one of `against`, which is the other side of the split.
+  Requests are compared by their words, and where there are `vectors` by meaning, too.
   """
   known = _kept(folder / "audit.json")
   names = sorted(
@@ -107,7 +111,11 @@ async def audit(
   try:
     await asyncio.gather(*(work() for _ in range(concurrency)))
     asked = {n: t for n, t in asked.items() if _admitted(verdicts.get(n))}
-    _reject_alike(folder, verdicts, asked, _asked(against))
+    others = _asked(against)
+    _reject_alike(folder, verdicts, asked, others)
+    if vectors:
+      asked = {n: t for n, t in asked.items() if _admitted(verdicts[n])}
+      _reject_same_meaning(folder, verdicts, asked, others, vectors)
   finally:
     bar.close()
     saves.now()
@@ -254,14 +262,31 @@ def _request(task: Task) -> tuple[str, str]:
 def _reject_alike(
     folder: Path,
     verdicts: dict[str, dict[str, Any]],
-    asked: dict[str, tuple[str, str]],
-    others: dict[str, tuple[str, str]],
+    asked: Requests,
+    others: Requests,
 ) -> None:
   """Of nearly the same requests the first one stays."""
   for name, (similarity, other) in nearest(asked, others).items():
     verdict = {**verdicts[name], "nearest": [similarity, other]}
     if similarity > MOST_ALIKE:
       cause = f"duplicate: {similarity:.2f} of its request is that of {other}"
+      verdict |= {"verdict": "rejected", "causes": [cause]}
+      _reject(folder, name)
+    verdicts[name] = verdict
+
+
+def _reject_same_meaning(
+    folder: Path,
+    verdicts: dict[str, dict[str, Any]],
+    asked: Requests,
+    others: Requests,
+    vectors: Vectors,
+) -> None:
+  """Of requests that mean nearly the same the first one stays."""
+  for name, (cosine, other) in nearest_by_meaning(asked, others, vectors).items():
+    verdict = {**verdicts[name], "meant": [cosine, other]}
+    if cosine >= MOST_IN_MEANING:
+      cause = f"duplicate: its request means that of {other}, cosine {cosine:.2f}"
       verdict |= {"verdict": "rejected", "causes": [cause]}
       _reject(folder, name)
     verdicts[name] = verdict

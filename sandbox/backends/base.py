@@ -103,11 +103,13 @@ class Sandbox(abc.ABC):
   Attributes:
     reports: what programs inside reported, in order of arrival, each
       {"service": str, "seconds": float since the start, "data": dict}.
+    bad_reports: how many more came that were none, and were dropped.
     limits: what bounds it here: "processes", "memory" and "disk" -> by what,
       such as "cgroup v1" or "rlimit".
   """
 
   reports: list[dict]
+  bad_reports: int
   limits: dict[str, str]
   _initial: Files | Path
 

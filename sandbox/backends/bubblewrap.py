@@ -44,7 +44,6 @@ from sandbox.backends.served import (
 OVERLAY_BYTES = 1 << 20  # a workspace up to this is copied
 
 _SERVER = ("/proc/self/fd/5",)  # the launcher opens it, and passwd and group as 3, 4
-_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _UID = 1000  # inside; outside it is the caller's, or for root one of its own
 _FIRST_HOST_UID = 200_000
 _HOST_UIDS = 1_000_000
@@ -244,26 +243,20 @@ def _mounts(folders: tuple[str, ...] = (), lower: str | None = None) -> list[str
   args += [
       "--ro-bind-try", "/etc/alternatives", "/etc/alternatives",
       "--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache",
-      "--proc", "/proc", "--tmpfs", "/dev",
+      "--proc", "/proc",
+      # The server takes from it what is shown at /dev, then lets go of it.
+      "--dev-bind", "/dev", "/run/devices",
+      "--file", "3", "/etc/passwd", "--file", "4", "/etc/group",
   ]
-  for name in _DEVICES:
-    args += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
-  for name, target in (
-      ("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0"),
-      ("stdout", "/proc/self/fd/1"), ("stderr", "/proc/self/fd/2"),
-      ("shm", "/tmp"), ("ptmx", "pts/ptmx"),
-  ):
-    args += ["--symlink", target, f"/dev/{name}"]
-  args += ["--file", "3", "/etc/passwd", "--file", "4", "/etc/group"]
   for folder in (
-      base.WORKSPACE, "/tmp", *folders, "/dev/pts", "/run/sandbox", "/run/upper",
+      base.WORKSPACE, "/tmp", *folders, "/dev", "/run/sandbox", "/run/upper",
       "/run/lower",
   ):  # fmt: skip
     args += ["--dir", folder]
   if lower is not None:
     # The overlay's own work directory is shut to all who lack this.
     args += ["--cap-add", "CAP_DAC_OVERRIDE", "--ro-bind", lower, "/run/lower"]
-  return [*args, "--remount-ro", "/dev", "--remount-ro", "/"]
+  return [*args, "--remount-ro", "/"]
 
 
 def _kill_children(pid: int) -> None:

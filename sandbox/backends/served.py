@@ -127,7 +127,7 @@ class ServedSandbox(base.Sandbox):
         bounds=bounds, run_id=run_id, now=now, folders=folders, forward=forward
     )
     self.reports: list[dict] = []
-    self.bad_reports = 0  # dropped, for they were not what a report is
+    self.bad_reports = 0
     self.limits: dict[str, str] = {}
     self._bounds = bounds
     self._initial: base.Files | Path = {}
@@ -192,10 +192,9 @@ class ServedSandbox(base.Sandbox):
     return self
 
   async def exec(self, command: str, timeout: float = 60.0) -> ExecResult:
-    answer = await self._request(
-        Op.EXEC, _encode(command.replace("\0", "")), _milliseconds(timeout),
-        seconds=timeout,
-    )  # fmt: skip
+    bound = _milliseconds(timeout)
+    line = _encode(command.replace("\0", ""))
+    answer = await self._request(Op.EXEC, line, bound, seconds=bound / 1000)
     left_out, written, exit_code, why, micro = map(frames.number, answer[2:])
     timed_out, out_of_memory = bool(why & 1), bool(why & 2)
     if exit_code == 137 and not why and await self._memory_ran_out():
@@ -216,7 +215,8 @@ class ServedSandbox(base.Sandbox):
     return frames.number((await self._request(Op.SPAWN, line, int(pty)))[0])
 
   async def poll(self, number: int, wait: float = 0.0) -> Progress:
-    answer = await self._request(Op.POLL, number, _milliseconds(wait), seconds=wait)
+    bound = _milliseconds(wait)
+    answer = await self._request(Op.POLL, number, bound, seconds=bound / 1000)
     left_out, written, exit_code = map(frames.number, answer[2:5])
     return Progress(
         output=_text(answer[0], answer[1], left_out),
@@ -408,7 +408,7 @@ class ServedSandbox(base.Sandbox):
 
 
 def _milliseconds(seconds: float) -> int:
-  return max(0, min(int(seconds * 1000), 1 << 40))
+  return int(min(max(0.0, seconds) * 1000, 1 << 40))  # nan is 0
 
 
 def _encode(text: str) -> bytes:

@@ -56,6 +56,7 @@
 #define REPORT "/run/sandbox/report"
 #define LOWER "/run/lower"
 #define UPPER "/run/upper"
+#define DEVICES "/run/devices"
 
 enum {
   MAX_BODY = (1 << 20) + (1 << 16),
@@ -91,8 +92,8 @@ struct command {
   struct command *next;
   uint32_t request, number, poller; /* the exec or poll that waits; 0 if none */
   pid_t pid;
-  int out, in, pty, hung, done, code, timed_out, out_of_memory, eof;
-  double started, deadline, poll_end;
+  int out, in, pty, done, code, timed_out, out_of_memory, eof;
+  double started, deadline, poll_end, look; /* look: when at a terminal nobody has */
   pid_t *before; /* what ran when it started */
   size_t befores, head, total, pending;
   unsigned char *kept, *input;
@@ -247,7 +248,7 @@ static void want(int fd, int events, enum kind kind, int index, struct command *
 
 /* Fills `polled`; gives the time at which something is due without an event. */
 static double prepare(void) {
-  double due = started + set.lifetime;
+  double due = started + set.lifetime, time = now();
   int free_client = 0, free_connection = 0;
   polls = 0;
   want(set.in, POLLIN, REQUESTS, 0, NULL);
@@ -257,7 +258,8 @@ static double prepare(void) {
     if (running(c) && c->request && !c->timed_out && c->deadline < due)
       due = c->deadline;
     if (c->poller && c->poll_end < due) due = c->poll_end;
-    if (c->out >= 0 && !c->hung) want(c->out, POLLIN, OUTPUT, 0, c);
+    if (c->out >= 0 && c->look <= time) want(c->out, POLLIN, OUTPUT, 0, c);
+    if (c->out >= 0 && c->look > time && c->look < due) due = c->look;
     if (c->in >= 0 && c->pending > 0) want(c->in, POLLOUT, INPUT, 0, c);
   }
   for (int i = 0; i < CLIENTS; i++) {

@@ -41,7 +41,7 @@ from sandbox.backends import Bounds, SandboxError, SandboxLost, open_sandbox
 from sandbox.backends.base import Sandbox
 from sandbox.harnesses import Harness, HarnessContext, HarnessResult, load
 from sandbox.harnesses.base import TURN_SECONDS
-from sandbox.verify import verify
+from sandbox.verify import State, Verifiers
 from sandbox.verify.checks import CHECK_SECONDS
 
 _POLICY_STOPS = ("turn_limit", "time_limit", "context_limit")
@@ -86,6 +86,7 @@ class AttemptResult:
     changes: path -> added | removed | changed.
     seconds: what boot, work and verify took.
     reports: the services' side effects; `duplicates` are those that came again.
+    bad_reports: how many came that were none, and were dropped.
   """
 
   outcome: Outcome
@@ -97,6 +98,7 @@ class AttemptResult:
   seconds: dict[str, float] = field(default_factory=dict)
   reports: list[dict[str, Any]] = field(default_factory=list)
   duplicates: list[dict[str, Any]] = field(default_factory=list)
+  bad_reports: int = 0
 
 
 async def attempt_task(
@@ -109,8 +111,12 @@ async def attempt_task(
     turns: int | None = None,
     run_id: str = "run",
     backend: str = "bubblewrap",
+    verifiers: Verifiers | None = None,
 ) -> AttemptResult:
-  """Makes one attempt; `turns` replaces the task's own limit where given."""
+  """Makes one attempt; `turns` replaces the task's own limit where given.
+
+  `verifiers` judge it, where there are several attempts to judge.
+  """
   refusal = _refusal(task, harness)
   if refusal:
     return AttemptResult(unscored(refusal))
@@ -153,7 +159,13 @@ async def attempt_task(
   reports = services.effects(sandbox.reports)
   judging = time.monotonic()
   outcome = early or await _judge(
-      task, snapshot, result, reports, backend, run_id, clocks.scoring
+      verifiers or Verifiers(),  # of which the first verdict leaves nothing to close
+      task,
+      State(snapshot, result.final_message, result.transcript, reports),
+      result,
+      backend=backend,
+      run_id=run_id,
+      seconds=clocks.scoring,
   )
   seconds["verify"] = time.monotonic() - judging
   if task.rubric():  # whoever judges it has the code's outcome to go on from
@@ -168,6 +180,7 @@ async def attempt_task(
       {name: round(value, 3) for name, value in seconds.items()},
       reports,
       services.duplicates(reports),
+      sandbox.bad_reports,
   )
 
 
@@ -237,24 +250,13 @@ async def _collect(sandbox: Sandbox) -> tuple[dict[str, str], bytes]:
 
 
 async def _judge(
+    verifiers: Verifiers,
     task: Task,
-    snapshot: bytes,
+    state: State,
     result: HarnessResult,
-    reports: list[dict[str, Any]],
-    backend: str,
-    run_id: str,
-    seconds: float,
+    **settings: Any,
 ) -> Outcome:
-  outcome = await verify(
-      task,
-      snapshot,
-      result.final_message,
-      result.transcript,
-      reports=reports,
-      backend=backend,
-      run_id=run_id,
-      seconds=seconds,
-  )
+  outcome = await verifiers.judge(task, state, **settings)
   if outcome.status == "scored" and result.stop in _POLICY_STOPS:
     cause = result.cause or result.stop
     return truncated(cause, outcome.code, outcome.checks)

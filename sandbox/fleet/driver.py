@@ -26,7 +26,7 @@ from clawgym_jax.contracts.errors import RecordError
 from clawgym_jax.contracts.trajectory import Trajectory, unscored
 from clawgym_jax.pool import Attempt, AttemptGone, Pool
 from sandbox.fleet.attempt import AttemptResult
-from sandbox.fleet.executor import Executor, InProcess, WorkerLost
+from sandbox.fleet.executor import Executor, WorkerLost
 from sandbox.fleet.executor.base import unseen
 from sandbox.fleet.job import job_of
 from sandbox.harnesses import Harness
@@ -50,7 +50,7 @@ async def run_attempts(
     *,
     owner: str,
     concurrency: int,
-    executor: Executor | None = None,
+    executor: Executor,
     gateway: Sessions | None = None,
     follow: bool = False,
     finished: Callable[[Trajectory], None] = lambda trajectory: None,
@@ -59,10 +59,9 @@ async def run_attempts(
   """Returns when `channel` is worked off; with `follow`, once it is closed too.
 
   `harness` is made anew by its name where it works. `settings` are those of a
-  job: turns, run_id, backend, model. `finished` is called with each trajectory
-  as it is completed, without steps.
+  job: turns, run_id, backend, model. `executor` is open, and stays so. `finished`
+  is called with each trajectory as it is completed, without steps.
   """
-  executor = executor or InProcess()
   slots = asyncio.Semaphore(concurrency)
   held: dict[str, asyncio.Task[None]] = {}
   ended = asyncio.Event()  # an attempt has, since it was last looked at
@@ -168,6 +167,8 @@ def _trajectory(
   if result.reports:
     metadata["reports"] = result.reports
     metadata["duplicates"] = result.duplicates
+  if result.bad_reports:
+    metadata["bad_reports"] = result.bad_reports
   if not harness.needs_model:  # nothing else records what was said
     metadata["transcript"] = result.transcript
   return Trajectory(

@@ -24,6 +24,7 @@ from clawgym_jax.contracts.trajectory import unscored
 from sandbox.backends.labels import run_directory
 from sandbox.fleet.attempt import AttemptResult, safe_attempt
 from sandbox.harnesses import load
+from sandbox.verify import Verifiers
 
 
 class TaskUnseen(Exception):
@@ -67,8 +68,8 @@ def packed(job: Job) -> Job:
   return replace(job, files=buffer.getvalue())
 
 
-async def make(job: Job) -> AttemptResult:
-  """Makes the attempt, here and now; raises only `TaskUnseen`."""
+async def make(job: Job, verifiers: Verifiers) -> AttemptResult:
+  """Makes the attempt, here and now, judged by `verifiers`; raises only `TaskUnseen`."""
   try:
     with _seen(job) as task:
       return await safe_attempt(
@@ -80,6 +81,7 @@ async def make(job: Job) -> AttemptResult:
           turns=job.turns,
           run_id=job.run_id,
           backend=job.backend,
+          verifiers=verifiers,
       )
   except (OSError, UserError) as error:  # no room to unpack, no such harness
     return AttemptResult(unscored(f"internal_error: {type(error).__name__}: {error}"))

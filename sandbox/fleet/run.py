@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import socket
 import time
 from collections import Counter
@@ -24,7 +23,7 @@ from typing import Any
 from clawgym_jax import cli
 from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import UserError
-from clawgym_jax.contracts.files import write_atomic, write_json
+from clawgym_jax.contracts.files import require_room, write_atomic, write_json
 from clawgym_jax.contracts.runs import only_writer, same_run
 from clawgym_jax.contracts.task import list_tasks
 from clawgym_jax.contracts.trajectory import Trajectory, to_record
@@ -38,7 +37,6 @@ from sandbox.gateway.upstream import Upstream
 from sandbox.harnesses import Harness, load
 from sandbox.reap import reap
 
-_FREE_BYTES = 256 << 20
 _REPORT_SECONDS = 0.2
 
 
@@ -113,12 +111,7 @@ def roll_out(settings: RunSettings) -> dict[str, Any]:
         )
     )
   with only_writer(settings.out, "rollout"):
-    free = shutil.disk_usage(settings.out).free
-    if free < _FREE_BYTES:
-      raise UserError(
-          f"{settings.out} has {free >> 20} MiB left, too little to record into;"
-          " free some or choose another --out"
-      )
+    require_room(settings.out)
     same_run(settings.out / "run.json", _identity(settings))
     reap()
     url = settings.pool or f"sqlite:///{settings.out.absolute() / 'pool.db'}"
@@ -222,12 +215,13 @@ class _Report:
 def _write(settings: RunSettings, pool: Pool) -> dict[str, Any]:
   """Writes the results; `UserError` where not one sample could be judged."""
   causes: Counter[str] = Counter()
-  rewards, unjudged = [], 0
+  rewards, unjudged, bad_reports = [], 0, 0
   figures = Figures()
 
   def lines() -> Iterator[str]:
-    nonlocal unjudged
+    nonlocal unjudged, bad_reports
     for trajectory in pool.trajectories(settings.channel):
+      bad_reports += trajectory.metadata.get("bad_reports", 0)
       figures.add(trajectory.metadata)
       if trajectory.outcome.status == "unscored":
         causes[trajectory.outcome.cause] += 1
@@ -252,6 +246,7 @@ def _write(settings: RunSettings, pool: Pool) -> dict[str, Any]:
       "refilled": counts["refilled"],
       "dropped_attempts_by_cause": pool.dropped(settings.channel),
       "sampled_tokens": counts["sampled_tokens"],
+      **({"bad_reports": bad_reports} if bad_reports else {}),
       **figures.summary(),
   }
   write_json(settings.out / "summary.json", summary)

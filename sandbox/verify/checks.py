@@ -26,7 +26,7 @@ from typing import Any
 from clawgym_jax.contracts.task import Task
 from clawgym_jax.contracts.trajectory import Outcome, scored, unscored
 from sandbox.backends import Bounds, Sandbox, SandboxError, SandboxLost, open_sandbox
-from sandbox.backends.base import gather, pack
+from sandbox.backends.base import Files, gather, pack
 
 CHECK_SECONDS = 20.0
 
@@ -34,6 +34,7 @@ _PROGRAMS = {
     name: Path(__file__).with_name(name).read_bytes()
     for name in ("runner.py", "resident.py")
 }
+_RUN = "exec python3 -I -S /verify/runner.py"
 _AGENT = Bounds()
 _BOUNDS = Bounds(disk=4 * _AGENT.disk, inodes=4 * _AGENT.inodes)
 _STAGING_SECONDS = 120.0  # of a verifier sandbox's life, beside the checks' own
@@ -134,12 +135,14 @@ def open_verifier(
 async def stage(task: Task, sandbox: Sandbox, state: State) -> str:
   """Puts the checks, the programs and their input in place; gives the nonce."""
   await sandbox.restore(pack(gather(task.checks)), "/checks")
-  await sandbox.restore(pack(_PROGRAMS), "/verify")
-  return await hand_over(sandbox, state)
+  return await hand_over(sandbox, state, _PROGRAMS)
 
 
-async def hand_over(sandbox: Sandbox, state: State) -> str:
-  """Puts the workspace and the runner's input in place; gives the nonce."""
+async def hand_over(sandbox: Sandbox, state: State, beside: Files = {}) -> str:
+  """Puts the workspace and the runner's input in place; gives the nonce.
+
+  `beside` are more files for the folder of the input.
+  """
   nonce = secrets.token_hex(16)
   given = {
       "nonce": nonce,
@@ -148,7 +151,8 @@ async def hand_over(sandbox: Sandbox, state: State) -> str:
       "reports": list(state.reports),
   }
   await sandbox.restore(state.snapshot)
-  await sandbox.restore(pack({"input.json": json.dumps(given).encode()}), "/verify")
+  files = {**beside, "input.json": json.dumps(given).encode()}
+  await sandbox.restore(pack(files), "/verify")
   return nonce
 
 
@@ -159,7 +163,7 @@ async def _grade(
   async with open_verifier(backend, run_id, task.now, ("/checks",), seconds) as sandbox:
     await sandbox.start()
     nonce = await stage(task, sandbox, state)
-    result = await sandbox.exec("exec python3 -I /verify/runner.py", seconds)
+    result = await sandbox.exec(_RUN, seconds)
   if result.timed_out:
     raise ChecksEnded(f"no result within {seconds:g} s")
   return sound(said(result.output, nonce, result.exit_code))

@@ -98,7 +98,7 @@ class Verifier:
     return self
 
   async def __aexit__(self, *exception: object) -> None:
-    await self._close()
+    await self.close()
 
   async def judge(self, state: State) -> Outcome:
     """The outcome that `verify` gives."""
@@ -132,12 +132,12 @@ class Verifier:
     finally:
       self._judged += 1
       if not keep:
-        await self._close()
+        await self.close()
 
   async def _opened(self) -> Sandbox:
     """The shared sandbox, a new one where the last is gone or has done enough."""
     if self._judged >= _MOST_STATES or time.monotonic() > self._until:
-      await self._close()
+      await self.close()
     if self._sandbox is None:
       self._sandbox = open_verifier(
           self._settings["backend"],
@@ -157,7 +157,8 @@ class Verifier:
         raise CheckError("the checks can't be imported")
     return self._sandbox
 
-  async def _close(self) -> None:
+  async def close(self) -> None:
+    """Ends its sandbox, if any; the next state gets another."""
     if self._sandbox is not None:
       sandbox, self._sandbox = self._sandbox, None
       await sandbox.stop()

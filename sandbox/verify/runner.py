@@ -5,19 +5,29 @@ holds: what the check prints, or a program that it starts, goes elsewhere, and
 this process can neither be traced nor have its descriptors opened. A line
 counts only if it starts with the nonce, which is gone from the disk before
 the check runs.
+
+To start Python is most of what a fresh verifier costs, and modules take more of
+that than Python does. So of json and ctypes the parts in C are used, what few
+need is imported by those, and site-packages are looked for when they are.
 """
 
-import ctypes
-import importlib.util
-import json
+import builtins
 import os
 import sys
-import traceback
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+
+import _ctypes
+import _json
 
 INPUT = "/verify/input.json"
+CHECK = "/checks/check.py"
+PR_SET_DUMPABLE = 4
 
 
 def main():
+  """Where Python was started by -S."""
+  builtins.exit = builtins.quit = sys.exit  # as site has them
+  sys.meta_path.append(LateSite)
   channel = take_channel()
   given = take_input()
   say(channel, given["nonce"], result_of(lambda: grade(load_check(), given)))
@@ -30,15 +40,46 @@ def take_channel():
   null = os.open(os.devnull, os.O_RDWR)
   os.dup2(null, 1)
   os.dup2(null, 2)
-  ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+  prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")
+  if _ctypes.call_function(prctl, (PR_SET_DUMPABLE, 0, 0, 0, 0)) != 0:
+    raise OSError("this process can be traced")
   return channel
 
 
+class LateSite:
+  """Has site-packages looked for at the first import that needs them."""
+
+  @staticmethod
+  def find_spec(name, path=None, target=None):
+    if path is not None or LateSite not in sys.meta_path:
+      return None
+    sys.meta_path.remove(LateSite)
+    import site
+
+    site.main()
+    return PathFinder.find_spec(name)
+
+
 def take_input():
-  with open(INPUT) as file:
-    given = json.load(file)
+  with open(INPUT, encoding="utf-8") as file:
+    given = _json.make_scanner(Decoder)(file.read(), 0)[0]
   os.unlink(INPUT)
   return given
+
+
+class Decoder:
+  """What json.JSONDecoder tells the scanner."""
+
+  strict = True
+  object_hook = object_pairs_hook = None
+  parse_float, parse_int, parse_constant = float, int, float
+
+
+def as_json(value):
+  """As json.dumps, of what json.loads can give."""
+  encode = _json.encode_basestring_ascii
+  make = _json.make_encoder(None, None, encode, None, ": ", ", ", False, False, True)
+  return "".join(make(value, 0))
 
 
 def say(fd, nonce, line):
@@ -53,10 +94,11 @@ def write(fd, data):
 def load_check():
   sys.dont_write_bytecode = True
   sys.path.insert(0, "/checks")
-  spec = importlib.util.spec_from_file_location("check", "/checks/check.py")
-  module = importlib.util.module_from_spec(spec)
-  sys.modules["check"] = module
-  spec.loader.exec_module(module)
+  loader = SourceFileLoader("check", CHECK)
+  module = sys.modules["check"] = type(sys)("check")
+  module.__file__, module.__loader__ = CHECK, loader
+  module.__spec__ = ModuleSpec("check", loader, origin=CHECK)
+  loader.exec_module(module)
   return module
 
 
@@ -75,12 +117,14 @@ def grade(module, given):
 def result_of(work):
   """What `work` gives, or what it raised, as a line of JSON."""
   try:
-    return json.dumps(work())
+    return as_json(work())
   except BaseException as error:
+    import traceback
+
     frames = traceback.extract_tb(error.__traceback__)
     where = [f.lineno for f in frames if f.filename.startswith("/checks")]
     at = f" (check.py line {where[-1]})" if where else ""
-    return json.dumps({"error": f"{type(error).__name__}: {error}{at}"[:500]})
+    return as_json({"error": f"{type(error).__name__}: {error}{at}"[:500]})
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from data_gen.compose.setting import Setting
 from data_gen.draft import REGISTRY
 from sandbox.harnesses import ADVERSARIES
 from data_gen.compact import make_task
+from tests.contracts.rubrics import criterion
 
 
 def _audit(folder: Path, *flags: str) -> subprocess.CompletedProcess:
@@ -227,6 +228,23 @@ def test_a_composed_task_is_sound_over_other_records_too(tmp_path):
   assert found.causes == [] and found.reseeded
   assert found.mutants == 12 and found.survivors == []
   assert found.attacks == dict.fromkeys(("null", *ADVERSARIES), 0.0)
+
+
+def test_a_rubric_that_asks_what_is_judged_already_is_found_out(tmp_path):
+  """And so is one of an input; its score plays no part, code is what is judged."""
+  _, part = _sound()
+  (given, *_), path = sorted(part.workspace), part.deliverables["result"]["path"]
+  rubric = [
+      criterion("fine", file_path=path),
+      criterion("input", file_path=given),
+      criterion("again", criterion="Are the inputs left unchanged?"),
+  ]
+  found = _tried(_composed(tmp_path / "t", rubric=rubric))
+  assert found.causes == [
+      f"rubric: input looks at {given}, which no solution hands over",
+      "rubric: again asks again what the check inputs_unchanged judges",
+  ]
+  assert found.attacks["null"] == 0.0 and found.survivors == []
 
 
 def test_a_solution_that_knows_the_records_is_found_out(tmp_path):

@@ -59,7 +59,7 @@ def test_templates_are_for_what_there_is():
 
 def test_every_template_is_drawn_and_each_file_is_one_that_is_delivered():
   seen: Counter[str] = Counter()
-  for setting, part in drawn(400):
+  for setting, part in drawn(240):
     asker = persona(setting)
     for skills in ((), ("one",)):
       found = rubrics.rubric(setting, asker, part, skills)

@@ -120,6 +120,36 @@ def _keys():
   return Keys
 
 
+def test_what_waits_for_a_judge_is_shown_apart(browser, tmp_path):
+  suite = invented.make_suite(tmp_path / "suite", 1)[:2]
+  outcomes = (
+      contract.awaiting_rubric(contract.scored(0.5)),
+      contract.Outcome(
+          "scored", contract.hybrid(1.0, 0.5), 1.0, 0.5, criteria={"tone": 0.5}
+      ),
+  )
+  tokenizer, rng = invented.byte_tokenizer(), random.Random(1)
+  made = [
+      invented.make_trajectory(task, "claw", 0, outcome, rng, tokenizer)
+      for task, outcome in zip(suite, outcomes)
+  ]
+  invented.write_run(tmp_path / "run", "run", suite, made)
+  path = tmp_path / "report.html"
+  path.write_text(build.page([runs.load_run("run", tmp_path / "run")], title="R"))
+  browser.get(path.as_uri())
+  heads = _texts(browser, "#headline table:first-child thead th")
+  cells = _texts(browser, "#headline table:first-child tbody tr > *")
+  assert dict(zip(heads[-2:], cells[-2:])) == {
+      "Checks alone": "75.0", "Rubrics to judge": "1"
+  }  # fmt: skip
+  assert cells[2] == "85.0"
+  badges = _texts(browser, "#trajectories [role=option] .badge")
+  assert sorted(badges) == ["85", "checks 50"]
+  browser.get(f"{path.as_uri()}#trajectory=run%2F{made[1].id}")
+  browser.refresh()
+  assert "checks 100.0 · rubric 50.0 · tone 50.0" in _texts(browser, "header p.muted")
+
+
 def test_the_tables_hold_the_numbers(opened, runs_folder):
   browser = opened()
   cells = _texts(browser, "#headline table:first-child tbody tr > *")

@@ -8,6 +8,7 @@ import pytest
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.pool import Pool
 from sandbox.fleet import RunSettings, roll_out, run_attempts
+from sandbox.fleet.executor import InProcess
 from sandbox.fleet.run import _write
 from sandbox.harnesses import load
 from tests.sandbox.scripted_api import serve
@@ -31,7 +32,7 @@ def test_three_attempts_then_the_message(tmp_path):
     async with serve((403, {}, "the quota of this key is used up")) as api:
       await run_attempts(
           pool, "eval", load("claw"), owner="me", concurrency=2,
-          gateway=Sessions(api.url),
+          gateway=Sessions(api.url), executor=InProcess(),
       )  # fmt: skip
       return len(api.requests)
 

@@ -5,11 +5,11 @@ import os
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
 import pytest
 
 from clawgym_jax.contracts.errors import UserError
+from clawgym_jax.contracts.files import require_room
 from sandbox.backends.labels import label, labelled
 from sandbox.fleet import RunSettings, roll_out, run
 from sandbox.reap import reap
@@ -66,8 +66,10 @@ def test_the_reaper_takes_dead_runs_alone():
 
 def test_a_full_disk_is_said_before_work_starts(tmp_path, monkeypatch):
   make_task(tmp_path / "tasks" / "t")
-  monkeypatch.setattr(run.shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 20))
-  with pytest.raises(UserError, match="has 1 MiB left"):
+  monkeypatch.setattr(
+      run, "require_room", lambda folder: require_room(folder, free=1 << 60)
+  )
+  with pytest.raises(UserError, match="out has [0-9]+ MiB left, of"):
     roll_out(
         RunSettings(out=tmp_path / "out", harness="null", tasks=tmp_path / "tasks")
     )

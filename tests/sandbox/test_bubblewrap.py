@@ -3,43 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import signal
 
 import pytest
 
 from clawgym_jax.contracts.errors import UserError
-from sandbox.backends import (
-    Bounds,
-    SandboxError,
-    SandboxLost,
-    bubblewrap,
-    open_sandbox,
-)
+from sandbox.backends import Bounds, SandboxLost, bubblewrap, open_sandbox
 from sandbox.backends.base import Entry, pack, pack_entries, unpack
 from sandbox.backends.labels import Label, labelled
-
-
-def run(body, files=None, **settings):
-  async def whole():
-    async with open_sandbox(**settings) as sandbox:
-      await sandbox.start(files or {})
-      return await body(sandbox)
-
-  return asyncio.run(whole())
-
-
-def test_fork_is_apart_from_its_origin():
-  async def body(sandbox):
-    await sandbox.write("one", b"1")
-    async with await sandbox.fork() as other:
-      await other.write("two", b"2")
-      assert unpack(await other.snapshot()) == {"in": b"0", "one": b"1", "two": b"2"}
-      assert await other.diff() == {"one": "added", "two": "added"}
-    assert set(unpack(await sandbox.snapshot())) == {"in", "one"}
-
-  run(body, {"in": b"0"})
+from tests.sandbox.started import run
 
 
 def test_nothing_of_the_host_is_inside(tmp_path, monkeypatch):
@@ -69,27 +42,6 @@ def test_nothing_of_the_host_is_inside(tmp_path, monkeypatch):
     assert "unshare failed" in caps.output
 
   run(body, now="2026-01-05T09:00:00Z")
-
-
-def test_a_disk_fill_is_contained():
-  async def body(sandbox):
-    result = await sandbox.exec(
-        "for i in 1 2 3 4; do head -c 5000000 /dev/zero > f$i || echo full; done;"
-        " head -c 20000000 /dev/zero > /dev/shm/f || echo full;"
-        " for i in $(seq 2000); do : > n$i; done 2>&1 | tail -n 1", 20
-    )
-    assert result.output.count("full") == 4
-    assert "No space left on device" in result.output
-    with pytest.raises(SandboxError) as error:
-      await sandbox.write("more", b"x" * 1_000_000)
-    assert error.value.code == errno.ENOSPC
-    assert len(await sandbox.snapshot()) < 16 << 20
-    await sandbox.exec("rm -rf *; truncate -s 8M s1 s2 s3 s4 s5 s6", 5)
-    with pytest.raises(SandboxError) as error:
-      await sandbox.snapshot()
-    assert error.value.code == errno.EFBIG
-
-  run(body, bounds=Bounds(disk=8 << 20, inodes=1000, file_size=10 << 20))
 
 
 def test_links_that_leave_are_dropped_on_the_way_in():

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from sandbox.backends import (
 )
 from sandbox.backends.base import unpack
 from tests import kubernetes_node
+from tests.sandbox import started
 
 
 @pytest.fixture(
@@ -44,17 +46,7 @@ def backend(request) -> str:
 
 @pytest.fixture
 def run(backend):
-  """Runs `body` with a started sandbox of `backend`."""
-
-  def run(body, files=None, **settings):
-    async def whole():
-      async with open_sandbox(backend, **settings) as sandbox:
-        await sandbox.start(files or {})
-        return await body(sandbox)
-
-    return asyncio.run(whole())
-
-  return run
+  return partial(started.run, backend=backend)
 
 
 def test_files_and_commands(run):

@@ -27,6 +27,7 @@ from sandbox.fleet.figures import Figures
 from sandbox.fleet.job import job_of, make, packed
 from sandbox.harnesses import load
 from sandbox.reap import reap
+from sandbox.verify import Verifiers
 from tests.sandbox.scripted_api import call, reply, serve
 from tests.sandbox.small_task import execs, make_task, solve_by
 from tests.sandbox.test_rollout import slow_tasks, trajectories, wait_for
@@ -325,7 +326,9 @@ def test_lost_sandboxes_are_made_again_within_bounds(tmp_path):
 
   async def whole():
     killing = asyncio.create_task(kill())
-    await run_attempts(pool, "eval", load("oracle"), owner="me", concurrency=2)
+    await run_attempts(
+        pool, "eval", load("oracle"), owner="me", concurrency=2, executor=InProcess()
+    )
     killing.cancel()
 
   asyncio.run(asyncio.wait_for(whole(), 60))
@@ -344,7 +347,8 @@ def test_a_failure_of_the_run_is_said_as_it_is(tmp_path):
 
   with pytest.raises(UserError, match="the disk is full"):
     asyncio.run(run_attempts(
-        pool, "eval", load("null"), owner="me", concurrency=2, finished=full
+        pool, "eval", load("null"), owner="me", concurrency=2, finished=full,
+        executor=InProcess(),
     ))  # fmt: skip
 
 
@@ -398,7 +402,7 @@ def test_a_worker_that_says_nothing_is_replaced(tmp_path, monkeypatch):
 def test_a_result_that_can_not_be_sent_is_unscored(tmp_path, monkeypatch):
   job = job_of(make_task(tmp_path / "t").root, "oracle")
 
-  async def unsendable(_):
+  async def unsendable(*_):
     return AttemptResult(scored(1.0), transcript=[{"role": lambda: 0}])
 
   monkeypatch.setattr(worker, "make", unsendable)
@@ -426,7 +430,7 @@ def test_a_task_travels_where_it_can_not_be_seen(tmp_path, monkeypatch):
   (task.root / "workspace" / "empty").mkdir()
   job = packed(job_of(task.root, "oracle"))
   shutil.rmtree(task.root)
-  assert asyncio.run(make(job)).outcome.score == 1.0
+  assert asyncio.run(make(job, Verifiers())).outcome.score == 1.0
   assert not list((tmp_path / "there").iterdir())
   dead = subprocess.Popen([sys.executable, "-c", ""])
   name = label("run", 60).replace(f":{os.getpid()}:", f":{dead.pid}:")

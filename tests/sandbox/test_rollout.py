@@ -14,6 +14,7 @@ import pytest
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import read_lines, write_json
 from clawgym_jax.contracts.rubric import judged, rubric_record
+from clawgym_jax.contracts.task import SolutionCall
 from clawgym_jax.contracts.trajectory import RUBRIC_UNJUDGED, trajectory_from_record
 from clawgym_jax.pool import Pool
 from sandbox.backends.labels import labelled
@@ -21,6 +22,7 @@ from sandbox.curate import curate
 from sandbox.fleet import RunSettings, roll_out
 from sandbox.reap import reap
 from tests.contracts.rubrics import criterion
+from tests.sandbox import service_task
 from tests.sandbox.small_task import execs, make_task, solve_by
 
 
@@ -236,3 +238,25 @@ def wait_for(condition, process=None, seconds=30):
       raise AssertionError(process.communicate()[1])
     assert time.monotonic() < end
     time.sleep(0.02)
+
+
+def test_reports_that_are_none_are_counted(tmp_path):
+  say = (
+      "python3 -c \"import os, socket; s = socket.socket(socket.AF_UNIX);"
+      " s.connect(os.environ['CLAWGYM_REPORT']); s.sendall(b'{}\\n'); s.recv(9)\""
+  )
+
+  def rolled_out(name, command):
+    call = SolutionCall("exec", {"command": command})
+    service_task.make_task(tmp_path / name / "tasks" / "t", [call])
+    out = tmp_path / name / "out"
+    tasks = tmp_path / name / "tasks"
+    summary = roll_out(RunSettings(out=out, harness="oracle", tasks=tasks, samples=2))
+    return summary, trajectories(out)
+
+  summary, done = rolled_out("bad", f"{say}; {say}")
+  assert summary["bad_reports"] == 4
+  assert [t.metadata["bad_reports"] for t in done] == [2, 2]
+  summary, done = rolled_out("good", "outbox send --to=ada@example.com --body=x")
+  assert "bad_reports" not in summary and len(done[0].metadata["reports"]) == 1
+  assert all("bad_reports" not in t.metadata for t in done)

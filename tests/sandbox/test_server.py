@@ -27,14 +27,7 @@ from sandbox.backends import (
 )
 from sandbox.backends.base import Entry, pack_entries, unpack, unpack_entries
 from sandbox.backends.frames import Op
-
-def run(body, files=None, **settings):
-  async def whole():
-    async with open_sandbox(**settings) as sandbox:
-      await sandbox.start(files or {})
-      return await body(sandbox)
-
-  return asyncio.run(whole())
+from tests.sandbox.started import run
 
 
 def test_background_commands():
@@ -141,6 +134,36 @@ def test_a_terminal():
     many = "import pty\nfor i in range(99): pty.openpty()"
     flood = await sandbox.exec(f"python3 -c '{many}'", 9)
     assert "out of pty devices" in flood.output
+
+  run(body)
+
+
+def test_a_terminal_that_is_opened_again_is_read_again():
+  async def body(sandbox):
+    number = await sandbox.spawn(
+        "t=$(tty); exec > /dev/null 2>&1 < /dev/null; sleep .3;"
+        " head -c 300000 /dev/zero | tr '\\0' x > $t; exit 3", pty=True
+    )  # fmt: skip
+    got = await sandbox.poll(number, 20)
+    assert (got.output_bytes, got.exit_code) == (300_000, 3)
+
+  run(body)
+
+
+def test_a_folder_that_its_owner_shut_can_be_opened_by_him():
+  async def body(sandbox):
+    await sandbox.exec("chmod 0 /workspace", 5)
+    opened = await sandbox.exec("pwd; chmod 755 /workspace; ls", 5)
+    assert (opened.output, opened.exit_code) == ("/workspace\na\n", 0)
+
+  run(body, {"a": b""})
+
+
+def test_any_number_is_a_time():
+  async def body(sandbox):
+    for seconds, ends in ((float("inf"), 0), (1e300, 0), (float("nan"), 137), (-1, 137)):
+      result = await sandbox.exec("sleep .1", seconds)
+      assert (result.exit_code, result.timed_out) == (ends, ends != 0), seconds
 
   run(body)
 

@@ -9,6 +9,7 @@ import socket
 from pathlib import Path
 
 from sandbox.backends import labels, open_sandbox
+from tests.sandbox.started import run
 
 REPORT = (
     "import json, os, socket, sys\n"
@@ -16,15 +17,6 @@ REPORT = (
     "s.sendall(sys.stdin.buffer.read())\n"
     "print(s.makefile().read(), end='')\n"
 )
-
-
-def run(body, files=None, **settings):
-  async def whole():
-    async with open_sandbox(**settings) as sandbox:
-      await sandbox.start(files or {})
-      return await body(sandbox)
-
-  return asyncio.run(whole())
 
 
 def test_reports_arrive_in_order_and_are_bounded():

@@ -126,3 +126,49 @@ def grade(workspace, final_message, transcript):
       Entry("out.txt", b"/checks/want.txt", "link"), Entry("d", b"../checks", "link")
   ])  # fmt: skip
   assert judge(task, links).score == 0.0
+
+
+def test_any_message_and_name_gets_through(tmp_path):
+  said = {
+      "role": "user\n\"\\\x00\x7fü語🜁\ud800", "n": [0, -1, 2**70, 1.5, -1e-300, True],
+      "deep": {"a": [[[{"b": None}]]], "": {}},
+  }  # fmt: skip
+  check = f"""
+def grade(workspace, final_message, transcript, services):
+  nan = transcript[1]["nan"]
+  return {{
+    {said["role"]!r}: float(transcript[0] == {said!r} and services == [{said!r}]),
+    "nan": float(nan[0] != nan[0] and nan[1:] == [float("inf"), -float("inf")]),
+    "said": float(final_message == {said["role"]!r}),
+  }}
+"""
+  nan = {"nan": [float("nan"), float("inf"), -float("inf")]}
+  outcome = judge(
+      make_task(tmp_path / "t", check), final=said["role"],
+      transcript=[said, nan], reports=[said],
+  )  # fmt: skip
+  assert outcome.checks == {said["role"]: 1.0, "nan": 1.0, "said": 1.0}, outcome
+
+
+def test_a_check_has_the_python_that_others_have(tmp_path):
+  """What site does is done when a check needs it."""
+  check = """
+import subprocess, sys
+try:
+  import no_such_module
+except ImportError:
+  pass
+asked = [sys.executable, "-I", "-c", "import sys; print(*sys.path, sep='\\\\n')"]
+usual = subprocess.run(asked, capture_output=True, text=True).stdout.splitlines()
+import site
+def grade(*_):
+  try: exit(3)
+  except SystemExit as error: code = error.code
+  return {
+    "path": float(set(filter(None, usual)) <= set(sys.path) and len(usual) > 2),
+    "exit": float(code == 3 and callable(quit)),
+    "spec": float(sys.modules[__name__].__spec__.origin == __file__),
+  }
+"""
+  outcome = judge(make_task(tmp_path / "t", check))
+  assert outcome.score == 1.0, outcome

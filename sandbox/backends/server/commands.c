@@ -43,10 +43,11 @@ static void drain(struct command *c) {
   for (int round = 0; c->out >= 0 && round < 16; round++) {
     ssize_t size = read(c->out, copy, sizeof copy);
     if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (size > 0) { keep(c, copy, size), c->hung = 0; continue; }
+    if (size > 0) { keep(c, copy, size), c->look = 0; continue; }
     /* A terminal that nobody has open reads as EIO. Closing ours would kill a leader
-       that has closed its streams and not exited, as cat does, by SIGHUP. */
-    if (c->pty && !c->done) { c->hung = 1; return; }
+       that has closed its streams and not exited, as cat does, by SIGHUP; and it may
+       be opened again. Until then it would end every poll at once. */
+    if (c->pty && !c->done) { c->look = now() + set.watch; return; }
     close(c->out);
     if (c->pty) c->in = -1;
     c->out = -1;
@@ -100,7 +101,8 @@ static void reap(void) {
   }
 }
 
-/* In the child: streams, bounds, then the shell. Never returns. */
+/* In the child: streams, bounds, then the shell, in the folder in which we are also
+   where its owner has shut it. Never returns. */
 static void become(char *text, int in, int out, int pty) {
   static char term[] = "TERM=xterm-256color";
   sigset_t none;
@@ -113,7 +115,7 @@ static void become(char *text, int in, int out, int pty) {
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
   signal(SIGPIPE, SIG_DFL);
-  int bad = chdir(WORKSPACE);
+  int bad = 0;
   for (int i = 0; i < set.limited; i++) {
     struct rlimit limit = {set.limits[i].value, set.limits[i].value};
     bad |= setrlimit(set.limits[i].what, &limit);

@@ -1,5 +1,34 @@
 /* The start: arguments, mounts, sockets, then all privilege is given up for good. */
 
+/* Makes /dev of the few devices that are shown, of the host's, which lie at DEVICES
+   until then. bwrap would read all mounts there are for each of them. */
+static void make_devices(void) {
+  static const char *const devices[] = {"null", "zero", "full", "random", "urandom",
+                                        "tty"};
+  static const char *const links[][2] = {
+      {"/proc/self/fd", "/dev/fd"}, {"/proc/self/fd/0", "/dev/stdin"},
+      {"/proc/self/fd/1", "/dev/stdout"}, {"/proc/self/fd/2", "/dev/stderr"},
+      {"/tmp", "/dev/shm"}, {"pts/ptmx", "/dev/ptmx"}};
+  char from[64], to[64];
+  int flags = MS_NOSUID | MS_NOEXEC;
+  if (mount("tmpfs", "/dev", "tmpfs", flags, "size=64k,nr_inodes=32,mode=0755"))
+    die("/dev");
+  for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+    snprintf(from, sizeof from, DEVICES "/%s", devices[i]);
+    snprintf(to, sizeof to, "/dev/%s", devices[i]);
+    if (mknod(to, S_IFREG | 0444, 0) || mount(from, to, NULL, MS_BIND, NULL)) die(from);
+  }
+  for (size_t i = 0; i < sizeof links / sizeof *links; i++)
+    if (symlink(links[i][0], links[i][1])) die(links[i][1]);
+  /* Terminals: few, for they are scarce on the host. */
+  if (mkdir("/dev/pts", 0755) ||
+      mount("devpts", "/dev/pts", "devpts", flags,
+            "newinstance,ptmxmode=0666,mode=0620,max=32"))
+    die("/dev/pts");
+  if (umount2(DEVICES, MNT_DETACH)) die(DEVICES);
+  if (mount(NULL, "/dev", NULL, MS_REMOUNT | MS_RDONLY | flags, NULL)) die("/dev");
+}
+
 static void mount_folders(int lower) {
   char options[128];
   snprintf(options, sizeof options, "size=%llu,nr_inodes=%llu,mode=0755",
@@ -27,10 +56,7 @@ static void mount_folders(int lower) {
   if (mount("tmpfs", "/run/sandbox", "tmpfs", flags | MS_NOEXEC,
             "size=64k,nr_inodes=16,mode=0755"))
     die("/run/sandbox");
-  /* Terminals: few, for they are scarce on the host. */
-  if (mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
-            "newinstance,ptmxmode=0666,mode=0620,max=32"))
-    die("/dev/pts");
+  make_devices();
 }
 
 static int listening(int family, struct sockaddr *address, socklen_t size) {

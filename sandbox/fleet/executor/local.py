@@ -18,6 +18,7 @@ from sandbox.fleet.attempt import AttemptResult
 from sandbox.fleet.executor import worker
 from sandbox.fleet.executor.base import Executor, WorkerLost, unseen, unsent
 from sandbox.fleet.job import Job, TaskUnseen, make
+from sandbox.verify import Verifiers
 
 _SILENT_SECONDS = 20.0  # three times in a row, or a stopped parent would be one
 _SILENT_TIMES = 3
@@ -27,9 +28,15 @@ _END_SECONDS = 20.0
 class InProcess(Executor):
   """Every attempt is made in this process, whose end is theirs."""
 
+  def __init__(self) -> None:
+    self._verifiers = Verifiers()
+
+  async def __aexit__(self, *exception: object) -> None:
+    await self._verifiers.close()
+
   async def run(self, job: Job, *, alone: bool = False) -> AttemptResult:
     try:
-      return await make(job)
+      return await make(job, self._verifiers)
     except TaskUnseen as error:
       return unseen(error)
 

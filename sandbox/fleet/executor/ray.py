@@ -30,6 +30,7 @@ from sandbox.fleet.attempt import AttemptResult
 from sandbox.fleet.executor.base import Executor, WorkerLost, unseen, unsent
 from sandbox.fleet.job import Job, TaskUnseen, make, packed
 from sandbox.reap import reap
+from sandbox.verify import Verifiers
 
 LOOK_SECONDS = 2.0  # between two looks at the cluster
 _START_SECONDS = 120.0  # of an actor
@@ -71,6 +72,7 @@ class Attempts:
 
   def __init__(self) -> None:
     self._loop = asyncio.new_event_loop()
+    self._verifiers = Verifiers()  # they end with this process
     threading.Thread(target=self._loop.run_forever, daemon=True).start()
 
   async def check(self, backend: str) -> str | None:
@@ -88,7 +90,7 @@ class Attempts:
   async def run(self, job: Job) -> AttemptResult | None:
     """The result, or None where the task can't be seen from here."""
     try:
-      return await self._there(make(job))
+      return await self._there(make(job, self._verifiers))
     except TaskUnseen:
       return None
 

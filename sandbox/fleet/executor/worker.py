@@ -20,6 +20,7 @@ from typing import Any
 from clawgym_jax import tethered
 from sandbox.fleet.executor.base import unseen, unsent
 from sandbox.fleet.job import Job, TaskUnseen, make
+from sandbox.verify import Verifiers
 
 BEAT_SECONDS = 5.0
 
@@ -52,6 +53,7 @@ async def _serve(channel: socket.socket) -> None:
   reader, writer = await asyncio.open_unix_connection(sock=channel)
   sending = asyncio.Lock()
   jobs: dict[int, asyncio.Task[None]] = {}
+  verifiers = Verifiers()
 
   async def send(data: bytes) -> None:
     with contextlib.suppress(OSError):  # nobody is there: the channel has ended
@@ -66,7 +68,7 @@ async def _serve(channel: socket.socket) -> None:
 
   async def one(number: int, job: Job) -> None:
     try:
-      result = await make(job)
+      result = await make(job, verifiers)
     except TaskUnseen as error:
       result = unseen(error)
     try:
@@ -88,4 +90,5 @@ async def _serve(channel: socket.socket) -> None:
   for task in running:
     task.cancel()
   await asyncio.gather(*running, return_exceptions=True)
+  await verifiers.close()
   writer.close()
