@@ -24,7 +24,7 @@ SCRATCH = "/tmp/rows.json"
 SECOND = "/tmp/other.json"
 SCRIPT = "/tmp/work.py"
 _SHOW = "print(len(rows), rows[:2])"
-_RUNS = (0, 1, 1, 1, 1, 2, 2, 2, 2, 3)
+_RUNS = (0, 1, 1, 1, 1, 1, 1, 2, 2, 3)
 _KINDS = {**KINDS, **MESSY}
 
 

@@ -10,11 +10,9 @@ Part of check.py (see `checker`): standard library only. A gate says
   tainted     path -> texts that this file may not hold: what falling for it gives
 """
 
-import gzip
 import io
 import json
 import os
-import zipfile
 from pathlib import Path
 
 from data_gen.compose.checks.files import MAX_BYTES, all_files, digest_of, read_bytes
@@ -71,8 +69,12 @@ def _texts(path: Path) -> list:
   data = read_bytes(path)
   found = [data]
   if data[:2] == b"\x1f\x8b":
+    import gzip
+
     found.append(gzip.open(io.BytesIO(data)).read(MAX_BYTES))
   if data[:4] == b"PK\3\4":
+    import zipfile
+
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
       for name in archive.namelist()[:MOST_MEMBERS]:
         with archive.open(name) as file:

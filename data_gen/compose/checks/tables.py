@@ -1,18 +1,13 @@
 """Tables as an agent hands them over, in every form that a sink has.
 
-Part of check.py (see `checker`): standard library only.
+Part of check.py (see `checker`): standard library only. Starting is most of what
+a check costs, so what reads one form is imported with it.
 """
 
-import configparser
-import csv
-import gzip
-import html.parser
 import io
 import json
 import math
 import re
-import sqlite3
-import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from data_gen.compose.checks.files import MAX_BYTES, only_once, read_bytes
@@ -71,7 +66,11 @@ def _near(a: float, b: float) -> bool:
 
 
 def _delimited(path: Path, spec: dict) -> tuple[list, list]:
+  import csv
+
   if spec["kind"] == "csv_gz":
+    import gzip
+
     text = gzip.open(io.BytesIO(read_bytes(path))).read(MAX_BYTES).decode("utf-8")
   else:
     text = read_text(path)
@@ -131,6 +130,8 @@ def _scalar(value: str) -> str:
 
 
 def _xml(path: Path, spec: dict) -> tuple[list, list]:
+  import xml.etree.ElementTree as ET
+
   text = read_text(path)
   if "<!" in text.replace("<!--", ""):
     raise ValueError("no declarations")
@@ -144,8 +145,9 @@ def _xml(path: Path, spec: dict) -> tuple[list, list]:
   return _records(list(map(only_once, rows)), spec)
 
 
-class _Cells(html.parser.HTMLParser):
-  """The cells of each row of the tables; `strange` is other text but headings."""
+class _Cells:
+  """The cells of each row of the tables, as an HTMLParser collects them; `strange`
+  is other text but headings."""
 
   def __init__(self):
     super().__init__()
@@ -176,7 +178,9 @@ class _Cells(html.parser.HTMLParser):
 
 
 def _html(path: Path, spec: dict) -> tuple[list, list]:
-  cells = _Cells()
+  import html.parser
+
+  cells = type("Cells", (_Cells, html.parser.HTMLParser), {})()
   cells.feed(read_text(path))
   cells.close()
   if cells.strange or cells.tables != ["start", "end"]:
@@ -211,6 +215,8 @@ def _log(path: Path, spec: dict) -> tuple[list, list]:
 
 
 def _ini(path: Path, spec: dict) -> tuple[list, list]:
+  import configparser
+
   parser = configparser.RawConfigParser()
   parser.optionxform = str
   parser.read_string(read_text(path))
@@ -220,12 +226,16 @@ def _ini(path: Path, spec: dict) -> tuple[list, list]:
 
 
 def _sqlite(path: Path, spec: dict) -> tuple[list, list]:
+  import sqlite3
+
   read_bytes(path)  # a plain file
   db = sqlite3.connect(f"file:{path.resolve()}?mode=ro&immutable=1", uri=True)
   return _rows_of(db, spec)
 
 
 def _sql(path: Path, spec: dict) -> tuple[list, list]:
+  import sqlite3
+
   db = sqlite3.connect(":memory:")
   _bound(db)
   allowed = {

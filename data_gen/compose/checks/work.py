@@ -1,22 +1,14 @@
 """Work beside tables: files, programs, repositories, and what services were told.
 
-Part of check.py (see `checker`): standard library only.
+Part of check.py (see `checker`): standard library only. What one kind of work
+needs alone is imported with it.
 """
 
 import contextlib
-import datetime
-import gzip
 import hashlib
 import io
 import os
 import re
-import signal
-import subprocess
-import tarfile
-import tempfile
-import threading
-import zipfile
-import zlib
 from pathlib import Path
 
 from data_gen.compose.checks.files import MAX_BYTES, digest_of, read_bytes
@@ -53,6 +45,11 @@ def _document(root: Path, spec: dict) -> dict[str, bool]:
 def _script(root: Path, spec: dict) -> dict[str, bool]:
   """A Python program prints this for an input that the agent never saw, and still
   has the lines that were to stay; it runs as a copy, in a folder of its own."""
+  import signal
+  import subprocess
+  import tempfile
+  import threading
+
   with tempfile.TemporaryDirectory() as folder:
     program, given = Path(folder) / "program.py", Path(folder) / "given.txt"
     program.write_bytes(read_bytes(root / spec["path"]))
@@ -78,6 +75,10 @@ def _script(root: Path, spec: dict) -> dict[str, bool]:
 
 def _archive(root: Path, spec: dict) -> dict[str, bool]:
   """A .zip or .tar.gz of exactly these files, by their names in it."""
+  import gzip
+  import tarfile
+  import zipfile
+
   data, found = read_bytes(root / spec["path"]), {}
   if spec["path"].endswith(".zip"):
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -125,6 +126,8 @@ def _branch(repository: Path, name: str) -> str:
 
 
 def _object(repository: Path, name: str) -> bytes:
+  import zlib
+
   if not re.fullmatch("[0-9a-f]{40}", name):
     raise ValueError("no object's name")
   data = read_bytes(repository / "objects" / name[:2] / name[2:])
@@ -176,7 +179,10 @@ def _holds(event: dict, wanted: dict) -> bool:
   )  # fmt: skip
 
 
-def _time(text: str) -> datetime.datetime:
+def _time(text: str):
+  """The point in time; one without a zone is in UTC."""
+  import datetime
+
   found = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
   return found if found.tzinfo else found.replace(tzinfo=datetime.timezone.utc)
 
