@@ -33,6 +33,7 @@ from typing import Any
 from absl import flags
 
 from clawgym_jax import cli
+from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.task import Reference, Task, save_task
 from sandbox.backends import Bounds, Sandbox, check_backend, open_sandbox
 from sandbox.backends.labels import labelled
@@ -245,7 +246,9 @@ def _rollup(pid: int) -> dict[str, int]:
           found["Private"] += int(rest[0]) << 10
         elif key == "Pss:":
           found["Pss"] += int(rest[0]) << 10
-  except OSError:  # it ended, or is not ours to look at
+  except PermissionError:
+    raise UserError("only root can see what memory sandboxes take: run it as root")
+  except OSError:  # it ended
     pass
   return found
 

@@ -53,7 +53,7 @@ def main() -> dict[str, Any]:
   folder = _folder("tasks", _TASKS.value)
   against = _folder("against", _AGAINST.value) if _AGAINST.value else None
   library = skills.library(Path(_SKILLS.value)) if _SKILLS.value else None
-  check_backend(backend())
+  check_backend(backend(), folder)
   if _ATTACKS.value:
     with only_writer(folder, "audit"):
       found = asyncio.run(attack_table(folder, _CONCURRENCY.value, backend()))

@@ -9,7 +9,6 @@ from absl import flags
 
 from clawgym_jax.contracts.errors import UserError
 from data_gen.llm.settings import Settings, checked_endpoint
-from sandbox.backends import check_backend
 from sandbox.backends.flags import backend
 
 _HERE = sys.argv[0]  # so that --help of the command shows them
@@ -74,7 +73,6 @@ def settings() -> Settings:
           f"the environment variable {_KEY.value}, which --api_key_env names, is not"
           " set: put the key there"
       )
-  check_backend(backend())
   return Settings(
       endpoint=endpoint,
       model=_MODEL.value,

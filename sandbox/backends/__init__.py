@@ -9,6 +9,8 @@ in a URL, such as `docker?image=python:3.12-slim&runtime=runsc`.
 from __future__ import annotations
 
 import importlib
+import itertools
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -52,10 +54,17 @@ _OPTIONS = {
 }  # fmt: skip
 
 
-def check_backend(backend: str) -> None:
-  """Raises `UserError` with what to do where `backend` can't run here."""
-  module, _, options = _load(backend)
+def check_backend(backend: str, *private: Path) -> None:
+  """Raises `UserError` with what to do where `backend` can't run here, or where its
+  sandboxes would show one of the folders `private` to what runs in them."""
+  module, name, options = _load(backend)
   module.check(**options)
+  for path, root in itertools.product(private, getattr(module, "SHOWN", ())):
+    if path.resolve().is_relative_to(Path(root).resolve()):
+      raise UserError(
+          f"{path} lies below {root}, which every sandbox of {name} can"
+          " read, checks and solutions with it: use a folder elsewhere"
+      )
 
 
 def open_sandbox(backend: str = "bubblewrap", **settings: Any) -> Sandbox:

@@ -41,6 +41,7 @@ from sandbox.backends.served import (
     server_arguments,
 )
 
+SHOWN = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")  # of the host, to all
 OVERLAY_BYTES = 1 << 20  # a workspace up to this is copied
 
 _SERVER = ("/proc/self/fd/5",)  # the launcher opens it, and passwd and group as 3, 4
@@ -232,10 +233,9 @@ def _mounts(folders: tuple[str, ...] = (), lower: str | None = None) -> list[str
       "--uid", str(_UID), "--gid", str(_UID),
       # For the server's start alone: it mounts, then gives them up.
       "--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SYS_RESOURCE",
-      "--ro-bind", "/usr", "/usr",
+      "--ro-bind", SHOWN[0], SHOWN[0],
   ]
-  for name in ("bin", "sbin", "lib", "lib32", "lib64"):
-    path = f"/{name}"
+  for path in SHOWN[1:]:
     if os.path.islink(path):
       args += ["--symlink", os.readlink(path), path]
     elif os.path.isdir(path):

@@ -61,13 +61,13 @@ def server_binary() -> Path:
 
 def _folder() -> Path:
   """A directory of the caller's that keeps the result."""
-  caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-  folder = Path(caches) / "clawgym_jax"
-  try:
+  try:  # a user without an entry has no home
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(caches) / "clawgym_jax"
     folder.mkdir(parents=True, exist_ok=True)
     if os.access(folder, os.W_OK):
       return folder
-  except OSError:
+  except (OSError, RuntimeError):
     pass
   folder = Path(tempfile.gettempdir()) / f"clawgym-server-{os.geteuid()}"
   folder.mkdir(mode=0o700, exist_ok=True)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from sandbox.backends.labels import PREFIX
+from sandbox.backends.labels import PREFIX, label, numbered
 
 _CONTROLLERS = ("pids", "memory")
 _SPARE_PROCESSES = 16  # bwrap, the server, commands that are about to be refused
@@ -159,7 +159,7 @@ def _place() -> _Place | None:
         break
   for place in candidates:
     with contextlib.suppress(OSError):
-      Cgroup(place, f"{PREFIX}-probe-{os.getpid()}", 1, 1 << 20).remove()
+      Cgroup(place, numbered(label("probe", 0.0)), 1, 1 << 20).remove()
       return place
   return None
 

@@ -94,7 +94,8 @@ def roll_out(settings: RunSettings) -> dict[str, Any]:
       backend=settings.backend,
   )
   if settings.executor == "local":
-    check_backend(settings.backend)
+    private = (settings.tasks, settings.out)
+    check_backend(settings.backend, *(path for path in private if path is not None))
   if settings.gateway_host in ("0.0.0.0", "::", ""):
     raise UserError(
         f"--gateway_host={settings.gateway_host} is no address that others can call;"

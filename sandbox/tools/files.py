@@ -31,7 +31,10 @@ async def read(call: Call, args: dict[str, Any]) -> str:
     if data.startswith(magic):
       return f"(a {kind} image: tools give text only)"
   text = data.decode(errors="replace")
-  lines = text.splitlines(keepends=True)
+  lines = [line + "\n" for line in text.split("\n")]  # as sed and grep count them
+  lines[-1] = lines[-1][:-1]
+  if not lines[-1]:
+    lines.pop()
   limit = args.get("limit")
   first = max(1, integer(args, "offset", 1))
   asked = len(lines) if limit is None else max(0, int(limit))

@@ -1,4 +1,4 @@
-"""apply_patch: several files changed by one text, all of it or nothing.
+"""apply_patch: several files changed by one text, all worked out before one is.
 
   *** Begin Patch
   *** Add File: PATH         then lines with +
@@ -18,12 +18,14 @@ the file's own spelling. A changed file ends with a newline.
 
 from __future__ import annotations
 
+import posixpath
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from sandbox.backends import SandboxError
+from sandbox.backends.base import WORKSPACE
 from sandbox.tools.call import Call
 from sandbox.tools.files import encode, whole_text
 from sandbox.tools.results import BadCall
@@ -58,7 +60,7 @@ class Change:
 async def apply_patch(call: Call, args: dict[str, Any]) -> str:
   """Reads all that the patch touches, works it out, then writes."""
   state: dict[str, str | None] = {}
-  said = []
+  said, moved = [], []
 
   async def text_of(path: str) -> str:
     if path not in state:
@@ -72,19 +74,22 @@ async def apply_patch(call: Call, args: dict[str, Any]) -> str:
     return text
 
   for change in parse(args["input"]):
+    path, target = _place(change.path), _place(change.target or change.path)
     if change.kind == "add":
-      state[change.path] = "".join(line + "\n" for line in change.added)
+      state[path] = "".join(line + "\n" for line in change.added)
       said.append(f"A {change.path}")
     elif change.kind == "delete":
-      await text_of(change.path)
-      state[change.path] = None
+      await text_of(path)
+      state[path] = None
       said.append(f"D {change.path}")
     else:
-      text = updated(change, await text_of(change.path))
-      target = change.target or change.path
-      state[change.path] = None
+      text = updated(change, await text_of(path))
+      state[path] = None
       state[target] = text
-      said.append(f"M {change.path}" + (f" -> {target}" if change.target else ""))
+      if target != path:
+        moved.append(f"chmod --reference={shlex.quote(path)} {shlex.quote(target)}")
+      to = f" -> {change.target}" if change.target else ""
+      said.append(f"M {change.path}{to}")
   for path, text in state.items():
     if text is not None:
       try:
@@ -93,10 +98,17 @@ async def apply_patch(call: Call, args: dict[str, Any]) -> str:
         raise BadCall(f"{path}: {error}") from None
   gone = [shlex.quote(path) for path, text in state.items() if text is None]
   if gone:
-    result = await call.sandbox.exec(f"rm -f -- {' '.join(gone)}", _REMOVE_SECONDS)
+    command = "; ".join([*moved, f"rm -f -- {' '.join(gone)}"])
+    result = await call.sandbox.exec(command, _REMOVE_SECONDS)
     if result.exit_code != 0:
       raise BadCall(f"could not delete: {result.output.strip()}")
   return "\n".join(["Applied the patch:", *said])
+
+
+def _place(path: str) -> str:
+  """One name of a file for all that a patch may call it."""
+  whole = posixpath.normpath(posixpath.join(WORKSPACE, path))
+  return whole.removeprefix(f"{WORKSPACE}/")
 
 
 def parse(text: str) -> list[Change]:

@@ -61,7 +61,7 @@ async def _poll(call: Call, session: Session, args: dict[str, Any]) -> str:
 async def _log(call: Call, session: Session, args: dict[str, Any]) -> str:
   """Lines by `offset` (lines to skip) and `limit`, else the last 200."""
   await refresh(call.sandbox, session)
-  lines = session.log.splitlines()
+  lines = session.log.removesuffix("\n").split("\n") if session.log else []
   total = session.dropped + len(lines)
   if args.get("offset") is None:
     limit = integer(args, "limit", LOG_LINES)

@@ -5,11 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
 from clawgym_jax.contracts.errors import UserError
-from sandbox.backends import Bounds, SandboxLost, bubblewrap, open_sandbox
+from sandbox.backends import (
+    Bounds,
+    SandboxLost,
+    bubblewrap,
+    check_backend,
+    open_sandbox,
+)
 from sandbox.backends.base import Entry, pack, pack_entries, unpack
 from sandbox.backends.labels import Label, labelled
 from tests.sandbox.started import run
@@ -154,3 +161,11 @@ def test_a_start_can_be_cancelled_at_any_point():
 
   asyncio.run(whole())
   assert not [pid for pid, mark in labelled().items() if mark.pid == os.getpid()]
+
+
+def test_folders_that_sandboxes_show_are_refused(tmp_path):
+  (tmp_path / "link").symlink_to("/usr/share")
+  check_backend("bubblewrap", tmp_path)
+  for folder in (Path("/usr/src/app/tasks"), Path("/lib/x"), tmp_path / "link" / "x"):
+    with pytest.raises(UserError, match="can read, checks and solutions with it"):
+      check_backend("bubblewrap", tmp_path, folder)

@@ -24,6 +24,18 @@ def results(calls, files=None, **settings):
   return asyncio.run(whole())
 
 
+def test_lines_end_where_sed_ends_them():
+  numbered = "a\x0cb\u2028c\r\nd"
+  assert results(
+      [
+          ("read", {"path": "f", "offset": 2}),
+          ("exec", {"command": "sed -n 2p f"}),
+          ("read", {"path": "f", "limit": 1}),
+      ],
+      {"f": numbered.encode()},
+  ) == ["d", "d", "a\x0cb\u2028c\r\n"]
+
+
 def test_the_four_tools():
   assert results([
       ("write", {"path": "notes/a.txt", "content": "é\nb\nc\n"}),
