@@ -61,7 +61,6 @@ def _rubrics(admitted: list[dict[str, Any]]) -> dict[str, float]:
       "share": round(tasks / len(admitted), 4) if admitted else 0.0,
       "criteria": sum(v["criteria"] for v in admitted),
   }
-  return {**found, "missed": missed(found)}
 
 
 def table(tried: Iterable[dict[str, Any]]) -> dict[str, dict[str, float]]:

@@ -4,7 +4,7 @@ The reference solution runs in a fresh sandbox, all user turns one after the oth
 and scores 1, each of three times, and with another locale, time zone and date around
 the checks. The same calls, with those around them too, score 1 over other records,
 where the task can be made again so. Doing nothing, falling for the hazard and every
-adversary score 0, small wrong edits of the right result less than 1.
+adversary score 0, nine in ten small wrong edits of the right result less than 1.
 What its files say is in `reading`, what its rubric may ask in `rubric`, what a set of
 tasks must be in `folder`.
 """
