@@ -34,11 +34,14 @@ from tests.sandbox.test_rollout import slow_tasks, trajectories, wait_for
 
 
 def processes():
-  """Process id -> (parent, session, command line)."""
+  """Process id -> (parent, session, command line) of those that have not ended; what
+  lost its parent waits for process 1 of the machine to collect it."""
   found = {}
   for entry in Path("/proc").iterdir():
     try:
       words = (entry / "stat").read_bytes().rpartition(b")")[2].split()
+      if words[0] == b"Z":
+        continue
       command = (entry / "cmdline").read_bytes().decode(errors="replace")
       found[int(entry.name)] = (
           int(words[1]), int(words[3]), command.replace("\0", " ")
