@@ -26,6 +26,7 @@ from clawgym_jax.contracts.task import Task, content_hash, list_tasks, load_task
 from data_gen.audit.court import Court
 from data_gen.audit.meaning import MOST as MOST_IN_MEANING
 from data_gen.audit.meaning import Requests, Vectors, nearest_by_meaning
+from data_gen.audit.near import MOST as MOST_ALIKE
 from data_gen.audit.near import nearest
 from data_gen.audit.report import figures, table
 from data_gen.audit.trial import Findings, Rebuild, Undecided, attacks, judge
@@ -34,7 +35,6 @@ from sandbox.backends.base import gather
 from sandbox.harnesses import ADVERSARIES, asked_of
 
 VERSION = 3
-MOST_ALIKE = 0.95  # of two requests; more is a duplicate
 _THOROUGH = 3  # tasks of a family whose solutions run on another day too
 _SAVE_SECONDS = 5.0
 _SAVE_SHARE = 20  # times what the last save took pass before the next
@@ -64,23 +64,33 @@ async def audit(
   the same request as one of `against`, which is the other side of the split.
   Requests are compared by their words, and where there are `vectors` by meaning, too.
   """
-  known = _kept(folder / "audit.json")
+  kept = _kept(folder / "audit.json")
   names = sorted(
       p.name
       for p in folder.iterdir()
       if p.is_dir() and p.name != "rejected" and not p.name.startswith(".")
   )
-  if not names and not known:
+  if not names and not kept:
     raise UserError(f"{folder} holds no tasks: make some with data_gen.synthesize")
+  others = _asked(against)
   bar = cli.progress(len(names), "audit", unit="task")
-  gone = known.keys() - set(names)
-  earlier = {n: known[n] for n in gone if known[n]["verdict"] == "rejected"}
+  known = {name: kept[name] for name in names if name in kept}
+  gone = kept.keys() - known.keys()
+  earlier = {n: kept[n] for n in gone if kept[n]["verdict"] == "rejected"}
   verdicts = dict(earlier)
   undecided: dict[str, str] = {}
   asked: dict[str, tuple[str, str]] = {}
   families: Counter[str] = Counter()
   waiting = iter(names)
-  saves = _Saves(lambda: _save(folder, {**known, **verdicts}))
+  leaving: list[str] = []
+
+  def save() -> None:
+    """A rejected task goes once its verdict is kept; killed before, it goes later."""
+    _save(folder, {**earlier, **known, **verdicts})
+    while leaving:
+      _reject(folder, leaving.pop())
+
+  saves = _Saves(save)
 
   async def verdict_of(name: str, court: Court) -> dict[str, Any]:
     task, digest = _loaded(folder / name)
@@ -104,18 +114,17 @@ async def audit(
         except Undecided as error:
           undecided[name] = str(error)
         if verdicts.get(name, {}).get("verdict") == "rejected":
-          _reject(folder, name)
+          leaving.append(name)
         bar.update()
         saves.now_and_then()
 
   try:
     await asyncio.gather(*(work() for _ in range(concurrency)))
     asked = {n: t for n, t in asked.items() if _admitted(verdicts.get(n))}
-    others = _asked(against)
-    _reject_alike(folder, verdicts, asked, others)
+    leaving += _alike(verdicts, asked, others)
     if vectors:
       asked = {n: t for n, t in asked.items() if _admitted(verdicts[n])}
-      _reject_same_meaning(folder, verdicts, asked, others, vectors)
+      leaving += _same_meaning(verdicts, asked, others, vectors)
   finally:
     bar.close()
     saves.now()
@@ -259,37 +268,38 @@ def _request(task: Task) -> tuple[str, str]:
   return task.category, "\n".join([asked_of(task), *files])
 
 
-def _reject_alike(
-    folder: Path,
-    verdicts: dict[str, dict[str, Any]],
-    asked: Requests,
-    others: Requests,
-) -> None:
-  """Of nearly the same requests the first one stays."""
+def _alike(
+    verdicts: dict[str, dict[str, Any]], asked: Requests, others: Requests
+) -> list[str]:
+  """Of nearly the same requests the first one stays; the names of the rest."""
+  leaving = []
   for name, (similarity, other) in nearest(asked, others).items():
     verdict = {**verdicts[name], "nearest": [similarity, other]}
     if similarity > MOST_ALIKE:
       cause = f"duplicate: {similarity:.2f} of its request is that of {other}"
       verdict |= {"verdict": "rejected", "causes": [cause]}
-      _reject(folder, name)
+      leaving.append(name)
     verdicts[name] = verdict
+  return leaving
 
 
-def _reject_same_meaning(
-    folder: Path,
+def _same_meaning(
     verdicts: dict[str, dict[str, Any]],
     asked: Requests,
     others: Requests,
     vectors: Vectors,
-) -> None:
-  """Of requests that mean nearly the same the first one stays."""
+) -> list[str]:
+  """Of requests that mean nearly the same the first one stays; the names of the
+  rest."""
+  leaving = []
   for name, (cosine, other) in nearest_by_meaning(asked, others, vectors).items():
     verdict = {**verdicts[name], "meant": [cosine, other]}
     if cosine >= MOST_IN_MEANING:
       cause = f"duplicate: its request means that of {other}, cosine {cosine:.2f}"
       verdict |= {"verdict": "rejected", "causes": [cause]}
-      _reject(folder, name)
+      leaving.append(name)
     verdicts[name] = verdict
+  return leaving
 
 
 def _kept(path: Path) -> dict[str, dict[str, Any]]:

@@ -17,7 +17,8 @@ from data_gen.audit.provenance import words
 
 SIZE = 128
 _BAND = 2  # values; two sets of similarity 0.2 then meet in nine of ten cases
-_MOST = 50  # looked at of those that share a band: common phrases join thousands
+MOST = 0.95  # of two requests; more is a duplicate
+_MOST_COMPARED = 50  # looked at of those that share a band: common phrases join thousands
 _RNG = np.random.Generator(np.random.PCG64(20260105))
 _FACTORS = _RNG.integers(1, 1 << 63, SIZE, dtype=np.uint64) | np.uint64(1)
 _SHIFTS = _RNG.integers(0, 1 << 63, SIZE, dtype=np.uint64)
@@ -33,10 +34,13 @@ def signature(text: str) -> np.ndarray:
 
 
 def nearest(
-    texts: Mapping[str, tuple[str, str]], others: Mapping[str, tuple[str, str]] = {}
+    texts: Mapping[str, tuple[str, str]],
+    others: Mapping[str, tuple[str, str]] = {},
+    most: float = MOST,
 ) -> dict[str, tuple[float, str]]:
   """For each name of `texts`, category and request by name: the highest similarity
-  to a name before it, in sorted order, or to one of `others`, and that name.
+  to a name before it that stays, in sorted order, or to one of `others`, and that
+  name. One that is more than `most` like another does not stay.
 
   Where nothing comes near, 0.0 and "".
   """
@@ -52,13 +56,15 @@ def nearest(
           (category, start, bytes_[start : start + width])
           for start in range(0, len(bytes_), width)
       ]
-      near = sorted({i for key in keys for i in bands[key][:_MOST]}) if judged else []
+      near = sorted({i for key in keys for i in bands[key][:_MOST_COMPARED]}) if judged else []
       if judged:
         found[name] = (0.0, "")
       if near:
         like = (signatures[near] == signed).mean(axis=1)
         best = int(like.argmax())
         found[name] = (round(float(like[best]), 3), names[near[best]])
+      if judged and found[name][0] > most:
+        continue
       signatures[len(names)] = signed
       for key in keys:
         bands[key].append(len(names))

@@ -26,7 +26,7 @@ from clawgym_jax.contracts.errors import RecordError
 from clawgym_jax.contracts.files import require_room, write_json
 from clawgym_jax.contracts.runs import only_writer, same_run
 from clawgym_jax.contracts.task import load_task
-from data_gen.audit.folder import MOST_ALIKE
+from data_gen.audit.near import MOST as MOST_ALIKE
 from data_gen.audit.near import nearest
 from data_gen.audit.report import kind_of
 from data_gen.llm import GENERATOR, prompts

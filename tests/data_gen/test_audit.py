@@ -103,6 +103,20 @@ def test_a_second_run_keeps_verdicts_and_judges_only_what_changed(audited):
   assert not victim.exists() and (folder / "rejected" / victim.name).is_dir()
 
 
+def test_killed_before_a_rejected_task_was_moved(audited, tmp_path):
+  folder = shutil.copytree(audited[0], tmp_path / "set")
+  kept = json.loads((folder / "audit.json").read_text())["tasks"]
+  left = next(n for n, v in kept.items() if v["verdict"] == "rejected" and v["hash"])
+  gone = next(n for n, v in kept.items() if v["verdict"] == "admitted")
+  (folder / "rejected" / left).rename(folder / left)
+  shutil.rmtree(folder / gone)
+  run = _audit(folder)
+  assert run.returncode == 1, run.stderr
+  assert not (folder / left).exists() and (folder / "rejected" / left).is_dir()
+  now = json.loads((folder / "audit.json").read_text())["tasks"]
+  assert now[left] == kept[left] and now.keys() == kept.keys() - {gone}
+
+
 def test_one_file_of_a_task_ends_no_audit(tmp_path):
   _make(tmp_path, "sound", "pack_folder")
   deep = '{"turns": ' + "[" * 300_000

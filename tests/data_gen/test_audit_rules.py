@@ -116,6 +116,14 @@ def test_alike_requests_are_found_within_a_category():
   )  # fmt: skip
 
 
+def test_what_is_like_one_that_does_not_stay_may_stay():
+  words = [f"word{n}" for n in range(40)]
+  other = ["x", *words[1:]], ["x", *words[1:20], "y", *words[21:]]
+  texts = {n: ("one", " ".join(w)) for n, w in zip("abc", (words, *other))}
+  assert near.nearest(texts, most=0.85)["c"][1] == "a"
+  assert near.nearest(texts, most=1.0)["c"][1] == "b"
+
+
 def test_the_attack_table_and_the_kill_rate():
   sound = {
       "verdict": "admitted", "attacks": {}, "idle": ["copy_input"], "mutants": 12,
