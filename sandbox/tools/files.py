@@ -6,6 +6,7 @@ through `edit` unchanged. A file that can't be read whole is never edited.
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 from sandbox.backends import Sandbox
@@ -31,10 +32,7 @@ async def read(call: Call, args: dict[str, Any]) -> str:
     if data.startswith(magic):
       return f"(a {kind} image: tools give text only)"
   text = data.decode(errors="replace")
-  lines = [line + "\n" for line in text.split("\n")]  # as sed and grep count them
-  lines[-1] = lines[-1][:-1]
-  if not lines[-1]:
-    lines.pop()
+  lines = io.StringIO(text, newline="\n").readlines()  # as sed and grep count them
   limit = args.get("limit")
   first = max(1, integer(args, "offset", 1))
   asked = len(lines) if limit is None else max(0, int(limit))

@@ -6,6 +6,7 @@ programs give equal answers.
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -61,7 +62,7 @@ async def _poll(call: Call, session: Session, args: dict[str, Any]) -> str:
 async def _log(call: Call, session: Session, args: dict[str, Any]) -> str:
   """Lines by `offset` (lines to skip) and `limit`, else the last 200."""
   await refresh(call.sandbox, session)
-  lines = session.log.removesuffix("\n").split("\n") if session.log else []
+  lines = [line.rstrip("\r\n") for line in io.StringIO(session.log, newline="\n")]
   total = session.dropped + len(lines)
   if args.get("offset") is None:
     limit = integer(args, "limit", LOG_LINES)

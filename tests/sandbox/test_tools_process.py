@@ -186,6 +186,15 @@ def test_without_process_a_terminal_is_waited_for():
   ]
 
 
+def test_a_terminal_s_log_is_in_lines():
+  said = results(
+      ("exec", {"command": "seq 2; printf '\\f3'", "pty": True, "background": True}),
+      of("poll", timeout=5000),
+      of("log"),
+  )
+  assert said[-1] == "1\n2\n\f3"
+
+
 def test_logs_are_paged_and_bounded():
   said = results(
       ("exec", {"command": "seq 1000", "background": True}),
