@@ -100,7 +100,7 @@ class Court:
 
   async def __aexit__(self, *exception: object) -> None:
     for verifier in self._verifiers.values():
-      await verifier.__aexit__(*exception)
+      await verifier.close()
     self._verifiers.clear()
     self._folder.cleanup()
 
@@ -109,8 +109,7 @@ class Court:
     found = self._verifiers.pop(source, None)
     if found is None:
       while len(self._verifiers) >= _MOST:
-        oldest = self._verifiers.pop(next(iter(self._verifiers)))
-        await oldest.__aexit__(None, None, None)
+        await self._verifiers.pop(next(iter(self._verifiers))).close()
       place = Path(tempfile.mkdtemp(dir=self._folder.name)) / "judge"
       task = _judging(place, source)
       found = Verifier(task, backend=self.backend, run_id="audit")

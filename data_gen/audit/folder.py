@@ -23,11 +23,9 @@ from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import RecordError, UserError
 from clawgym_jax.contracts.files import write_json
 from clawgym_jax.contracts.task import Task, content_hash, list_tasks, load_task
+from data_gen.audit import meaning, near
 from data_gen.audit.court import Court
-from data_gen.audit.meaning import MOST as MOST_IN_MEANING
-from data_gen.audit.meaning import Requests, Vectors, nearest_by_meaning
-from data_gen.audit.near import MOST as MOST_ALIKE
-from data_gen.audit.near import nearest
+from data_gen.audit.meaning import Requests, Vectors
 from data_gen.audit.report import figures, table
 from data_gen.audit.trial import Findings, Rebuild, Undecided, attacks, judge
 from data_gen.draft import REGISTRY
@@ -86,7 +84,7 @@ async def audit(
 
   def save() -> None:
     """A rejected task goes once its verdict is kept; killed before, it goes later."""
-    _save(folder, {**earlier, **known, **verdicts})
+    _save(folder, {**known, **verdicts})
     while leaving:
       _reject(folder, leaving.pop())
 
@@ -271,16 +269,12 @@ def _request(task: Task) -> tuple[str, str]:
 def _alike(
     verdicts: dict[str, dict[str, Any]], asked: Requests, others: Requests
 ) -> list[str]:
-  """Of nearly the same requests the first one stays; the names of the rest."""
-  leaving = []
-  for name, (similarity, other) in nearest(asked, others).items():
-    verdict = {**verdicts[name], "nearest": [similarity, other]}
-    if similarity > MOST_ALIKE:
-      cause = f"duplicate: {similarity:.2f} of its request is that of {other}"
-      verdict |= {"verdict": "rejected", "causes": [cause]}
-      leaving.append(name)
-    verdicts[name] = verdict
-  return leaving
+  """Of requests in nearly the same words the first stays; the names of the rest."""
+  return _duplicates(
+      verdicts, "nearest", near.nearest(asked, others),
+      lambda similarity, other: similarity > near.MOST
+      and f"duplicate: {similarity:.2f} of its request is that of {other}",
+  )  # fmt: skip
 
 
 def _same_meaning(
@@ -289,13 +283,25 @@ def _same_meaning(
     others: Requests,
     vectors: Vectors,
 ) -> list[str]:
-  """Of requests that mean nearly the same the first one stays; the names of the
-  rest."""
+  """Of requests that mean nearly the same the first stays; the names of the rest."""
+  return _duplicates(
+      verdicts, "meant", meaning.nearest_by_meaning(asked, others, vectors),
+      lambda cosine, other: cosine >= meaning.MOST
+      and f"duplicate: its request means that of {other}, cosine {cosine:.2f}",
+  )  # fmt: skip
+
+
+def _duplicates(
+    verdicts: dict[str, dict[str, Any]],
+    kind: str,
+    found: dict[str, tuple[float, str]],
+    cause_of: Callable[[float, str], str | bool],
+) -> list[str]:
+  """Notes as `kind` what each is nearest to, and rejects those that have a cause."""
   leaving = []
-  for name, (cosine, other) in nearest_by_meaning(asked, others, vectors).items():
-    verdict = {**verdicts[name], "meant": [cosine, other]}
-    if cosine >= MOST_IN_MEANING:
-      cause = f"duplicate: its request means that of {other}, cosine {cosine:.2f}"
+  for name, (value, other) in found.items():
+    verdict = {**verdicts[name], kind: [value, other]}
+    if cause := cause_of(value, other):
       verdict |= {"verdict": "rejected", "causes": [cause]}
       leaving.append(name)
     verdicts[name] = verdict

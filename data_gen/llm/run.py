@@ -26,8 +26,7 @@ from clawgym_jax.contracts.errors import RecordError
 from clawgym_jax.contracts.files import require_room, write_json
 from clawgym_jax.contracts.runs import only_writer, same_run
 from clawgym_jax.contracts.task import load_task
-from data_gen.audit.near import MOST as MOST_ALIKE
-from data_gen.audit.near import nearest
+from data_gen.audit import near
 from data_gen.audit.report import kind_of
 from data_gen.llm import GENERATOR, prompts
 from data_gen.llm.cache import Cache
@@ -157,8 +156,8 @@ class _Run:
         if record["verdict"] == "admitted" and (self._out / name).is_dir()
     }
     asked = {name: (task.category, task.instruction) for name, task in admitted.items()}
-    for name, (similarity, other) in nearest(asked).items():
-      if similarity > MOST_ALIKE:
+    for name, (similarity, other) in near.nearest(asked).items():
+      if similarity > near.MOST:
         cause = f"duplicate: {similarity:.2f} of its request is that of {other}"
         found = Verdict("rejected", "audit", (cause,), self._records[name]["rounds"])
         self._records[name] |= dataclasses.asdict(found)

@@ -1,5 +1,5 @@
 """What the backends' tests run against: a docker daemon for all of them, and a
-stand-in of the Kubernetes API for each."""
+stand-in of the Kubernetes API for each; and what verifiers open is seen."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from sandbox.verify import many
 from tests import docker_daemon, kubernetes_api
 
 
@@ -38,3 +39,17 @@ def kubernetes(monkeypatch) -> Iterator[kubernetes_api.KubernetesApi]:
     monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig))
     yield api
     api.wait_until_empty()
+
+
+@pytest.fixture
+def opened(monkeypatch) -> list:
+  """The shared sandboxes of verifiers, as they are opened."""
+  sandboxes = []
+
+  def counted(*arguments):
+    sandboxes.append(original(*arguments))
+    return sandboxes[-1]
+
+  original = many.open_verifier
+  monkeypatch.setattr(many, "open_verifier", counted)
+  return sandboxes

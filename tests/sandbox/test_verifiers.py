@@ -26,20 +26,6 @@ def make_ours(directory: Path, check: str = SUM) -> Task:
   return make_foreign(directory, check, provenance={"generator": "procedural-0"})
 
 
-@pytest.fixture
-def opened(monkeypatch) -> list:
-  """The shared sandboxes, as they are opened."""
-  sandboxes = []
-
-  def counted(*arguments):
-    sandboxes.append(original(*arguments))
-    return sandboxes[-1]
-
-  original = many.open_verifier
-  monkeypatch.setattr(many, "open_verifier", counted)
-  return sandboxes
-
-
 def alive() -> set[int]:
   """Process ids of what these tests' verifiers have running."""
   return {pid for pid, mark in labelled().items() if mark.run_id == "verifiers-test"}

@@ -52,20 +52,6 @@ def fresh(monkeypatch) -> list[State]:
   return states
 
 
-@pytest.fixture
-def opened(monkeypatch) -> list:
-  """The shared sandboxes, as they are opened."""
-  sandboxes = []
-
-  def counted(*arguments):
-    sandboxes.append(original(*arguments))
-    return sandboxes[-1]
-
-  original = many.open_verifier
-  monkeypatch.setattr(many, "open_verifier", counted)
-  return sandboxes
-
-
 async def states_of(task: Task) -> list[State]:
   """What the null agent, the adversaries, the oracle and a spoiler leave."""
   states = []

@@ -44,6 +44,27 @@ def _by_rule(asked: Asked, note: Notebook, records: Records, request: str) -> La
   )
 
 
+def _told(
+    asked: Asked,
+    note: Notebook,
+    records: Records,
+    rule: str,
+    lines: tuple[str, str],
+    later: tuple[Later, ...],
+) -> Part:
+  """The task: a line of the rule is noted, and what follows leaves the second one."""
+  first, last = lines
+  return Part(
+      said=_to_note(asked, note, first),
+      calls=note.noting(first),
+      workspace=records.files | note.files,
+      deliverables={"result": records.expected, "noted": note.page(last)},
+      done=f"the {rule} is noted",
+      changed=frozenset({note.path}),
+      later=later,
+  )
+
+
 @pattern(extensible)
 def by_the_rule(asked: Asked) -> Part | None:
   """A rule is told and noted; a later conversation has the work that needs it."""
@@ -55,15 +76,8 @@ def by_the_rule(asked: Asked) -> Part | None:
   rule = f"{asked.draw.word('project')} rule"
   line = f"- {rule}: {records.steps[at].said}"
   request = _asked_by_rule(asked, records, at, rule, note.told)
-  return Part(
-      said=_to_note(asked, note, line),
-      calls=note.noting(line),
-      workspace=records.files | note.files,
-      deliverables={"result": records.expected, "noted": note.page(line)},
-      done=f"the {rule} is noted",
-      changed=frozenset({note.path}),
-      later=(_by_rule(asked, note, records, request),),
-  )
+  later = (_by_rule(asked, note, records, request),)
+  return _told(asked, note, records, rule, (line, line), later)
 
 
 @pattern(extensible)
@@ -89,22 +103,15 @@ def rule_has_changed(asked: Asked) -> Part | None:
       f"I got the {rule} wrong. In {note.path} its line must be the following, the"
       f" rest stays as it is:\n{line}",
   )
-  return Part(
-      said=_to_note(asked, note, first),
-      calls=note.noting(first),
-      workspace=records.files | note.files,
-      deliverables={"result": records.expected, "noted": note.page(line)},
-      done=f"the {rule} is noted",
-      changed=frozenset({note.path}),
-      later=(
-          Later(
-              said=change,
-              calls=[edit_call(note.path, first, line), read_call(note.path)],
-              done=f"the {rule} is corrected",
-          ),
-          _by_rule(asked, note, records, request),
+  later = (
+      Later(
+          said=change,
+          calls=[edit_call(note.path, first, line), read_call(note.path)],
+          done=f"the {rule} is corrected",
       ),
+      _by_rule(asked, note, records, request),
   )
+  return _told(asked, note, records, rule, (first, line), later)
 
 
 @pattern(lambda graph: not graph.second)
