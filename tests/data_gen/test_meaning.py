@@ -42,18 +42,15 @@ def test_of_requests_in_a_row_every_other_one_stays():
   assert nearest_by_meaning({}, {"bench": ("y", "5")}, plane) == {}
 
 
-def test_the_later_one_is_rejected_with_its_cause(tmp_path):
+def test_the_later_one_is_rejected_with_its_cause():
   asked = {"a": ("x", "0"), "b": ("x", "10"), "c": ("x", "90")}
-  for name in asked:
-    (tmp_path / name).mkdir()
   verdicts = {name: {"verdict": "admitted", "causes": []} for name in asked}
-  folder._reject_same_meaning(tmp_path, verdicts, asked, {}, plane)
+  assert folder._same_meaning(verdicts, asked, {}, plane) == ["b"]
   assert verdicts["b"]["verdict"] == "rejected"
   assert verdicts["b"]["meant"] == [0.985, "a"]
   assert verdicts["b"]["causes"] == [
       "duplicate: its request means that of a, cosine 0.98"
   ]
-  assert (tmp_path / "rejected" / "b").is_dir() and (tmp_path / "c").is_dir()
   assert {verdicts[name]["verdict"] for name in "ac"} == {"admitted"}
 
 
