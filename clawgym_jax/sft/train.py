@@ -9,7 +9,6 @@ the end, hf/, a Hugging Face folder, and adapter/ where adapters were trained.
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import time
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ from clawgym_jax import cli
 from clawgym_jax.checkpoints import orbax
 from clawgym_jax.configs.base import SftConfig
 from clawgym_jax.contracts.errors import UserError
-from clawgym_jax.data import chats
+from clawgym_jax.data import corpus as corpora
 from clawgym_jax.data.pipeline import Batches
 from clawgym_jax.parallel.compiles import CompileCount
 from clawgym_jax.parallel.host import release_memory
@@ -43,25 +42,19 @@ def train(config: SftConfig) -> dict[str, Any]:
   with the state saved; `UserError` for what the caller can mend.
   """
   micro_rows = _check(config)
-  path = Path(config.data.chats)
-  lines = chats.read_chats(path)
-  digest = hashlib.sha256(path.read_bytes()).hexdigest()
+  sources = corpora.open_sources(config.data.chats)
   compiles = CompileCount()
   with (
-      claim_folder(config, {"chats": digest}) as out,
+      claim_folder(config, {"chats": sources.digest}) as out,
       StopSignals() as stop,
       mesh_of(config.mesh, micro_rows) as mesh,
   ):
-    model, tokenizer = load_model(
-        config.model, lambda: chats.texts(lines), config.seed
-    )
-    corpus = chats.tokenize_all(lines, tokenizer, config.data.row_length)
-    batches = Batches(
-        corpus.sequences,
-        row_length=config.data.row_length,
-        batch_rows=config.data.batch_rows,
+    model, tokenizer = load_model(config.model, sources.texts, config.seed)
+    corpus = corpora.load(sources, tokenizer, config.data)
+    batches = Batches.of(
+        corpus,
+        config.data,
         seed=config.seed,
-        share_prefixes=config.data.share_prefixes,
         process_index=jax.process_index(),
         process_count=jax.process_count(),
     )
@@ -174,22 +167,21 @@ def _line(
   }
 
 
-def _opening(corpus: chats.Corpus, batches: Batches, budget: Budget, done: int) -> str:
+def _opening(corpus: corpora.Corpus, batches: Batches, budget: Budget, done: int) -> str:
   text = (
-      f"{len(corpus.sequences)} chats, {corpus.tokens} tokens,"
+      f"{len(corpus.sequences)} of {corpus.records} chats, {corpus.tokens} tokens,"
       f" {corpus.trained_tokens} trained, in {len(batches.plan)} rows;"
       f" {budget.steps} steps"
   )
-  if corpus.truncated or corpus.dropped:
-    text += (
-        f"; longer than a row: {corpus.truncated} cut by whole turns,"
-        f" {corpus.dropped} dropped"
-    )
+  if corpus.truncated:
+    text += f"; {corpus.truncated} longer than a row are cut by whole turns"
+  for cause, count in corpus.causes.items():
+    text += f"; {count} left out: {cause}"
   return text + (f"; continuing after step {done}" if done else "")
 
 
 def _summary(
-    out: Path, metrics: Metrics, corpus: chats.Corpus, watch: Watch
+    out: Path, metrics: Metrics, corpus: corpora.Corpus, watch: Watch
 ) -> dict[str, Any]:
   lines = metrics.lines
   return {
@@ -203,7 +195,7 @@ def _summary(
       "trained_tokens": sum(line["trained_tokens"] for line in lines),
       "chats": len(corpus.sequences),
       "truncated": corpus.truncated,
-      "dropped": corpus.dropped,
+      "dropped": corpus.causes,
       "batches_without_loss": watch.empty,
       "updates_skipped": watch.skipped,
   }
