@@ -18,6 +18,7 @@ from collections.abc import Sequence as Collection
 
 import grain
 import numpy as np
+from absl import flags
 
 from clawgym_jax.configs.base import Data
 from clawgym_jax.contracts.errors import UserError, require
@@ -172,6 +173,8 @@ class Batches:
     if not self._workers:
       return iter(batches.to_iter_dataset(grain.ReadOptions(1, _AHEAD)))
     self._check_memory(size)
+    if not flags.FLAGS.is_parsed():
+      flags.FLAGS.mark_as_parsed()  # Grain asks for its own before it starts workers
     return iter(
         batches.to_iter_dataset(grain.ReadOptions(1, 1)).mp_prefetch(
             grain.MultiprocessingOptions(self._workers, _AHEAD),

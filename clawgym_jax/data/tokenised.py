@@ -77,14 +77,15 @@ class Tokenised:
     if not 0 <= index < len(self):
       raise IndexError(index)
     start = int(self._start[index])
-    ids = self._opened(int(self._chunk[index]))[start : start + int(self.length[index])]
+    chunk = self._opened(int(self._chunk[index]))
+    ids = chunk[start : start + int(self.length[index])]
     trained = ids < 0
     return supervised(np.where(trained, ~ids, ids), trained)
 
   def _open(self, chunk: int) -> np.ndarray:
     path = self.folder / f"{chunk:05d}.npy"
     try:
-      return np.load(path, mmap_mode="r")
+      return np.load(path, mmap_mode="r").view(np.ndarray)
     except (OSError, ValueError) as error:
       raise UserError(
           f"{path} of the cache is damaged ({error}): remove {self.folder} and run the"
