@@ -15,11 +15,13 @@ bytes are the same. Records that give nothing are listed with the cause.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import io
 import json
 import os
+import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from importlib import metadata
@@ -57,14 +59,15 @@ class Tokenised:
 
   def __init__(self, folder: Path):
     self.folder = folder
-    about = json.loads((folder / "index.json").read_text())
-    self.records: int = about["records"]
-    self.bad: list[dict[str, Any]] = about["bad"]
-    self.left_out: dict[str, int] = about["left_out"]
-    with np.load(folder / "index.npz") as columns:
-      self.record, self._chunk, self._start, self.length, self.trained = (
-          columns[name] for name in _COLUMNS
-      )
+    with _whole(folder):
+      about = json.loads((folder / "index.json").read_text())
+      self.records: int = about["records"]
+      self.bad: list[dict[str, Any]] = about["bad"]
+      self.left_out: dict[str, int] = about["left_out"]
+      with np.load(folder / "index.npz") as columns:
+        self.record, self._chunk, self._start, self.length, self.trained = (
+            columns[name] for name in _COLUMNS
+        )
     self._opened = functools.lru_cache(_OPEN_CHUNKS)(self._open)
 
   def __reduce__(self) -> tuple[Any, ...]:
@@ -83,14 +86,20 @@ class Tokenised:
     return supervised(np.where(trained, ~ids, ids), trained)
 
   def _open(self, chunk: int) -> np.ndarray:
-    path = self.folder / f"{chunk:05d}.npy"
-    try:
-      return np.load(path, mmap_mode="r").view(np.ndarray)
-    except (OSError, ValueError) as error:
-      raise UserError(
-          f"{path} of the cache is damaged ({error}): remove {self.folder} and run the"
-          " same command again"
-      ) from None
+    with _whole(self.folder):
+      return np.load(self.folder / f"{chunk:05d}.npy", mmap_mode="r").view(np.ndarray)
+
+
+@contextlib.contextmanager
+def _whole(folder: Path) -> Iterator[None]:
+  """What a damaged entry makes of its readers, as one `UserError`."""
+  try:
+    yield
+  except (OSError, EOFError, LookupError, ValueError, zipfile.BadZipFile) as error:
+    raise UserError(
+        f"the cached tokens in {folder} are damaged ({error}): remove the folder and"
+        " run the same command again"
+    ) from None
 
 
 def default_cache() -> Path:
