@@ -75,8 +75,9 @@ def _tokenizer(source: ModelSource, texts: Callable[[], Iterable[str]]) -> Token
     return vocabulary.train(texts(), source.vocab_size)
   from clawgym_jax.checkpoints import source as checkpoint  # loads jax
 
-  found = checkpoint.read(source.source, flag="--config.model.source", also=("tiny",))
-  return Tokenizer.from_files(found.files)
+  return checkpoint.tokenizer(
+      source.source, flag="--config.model.source", also=("tiny",)
+  )
 
 
 def _summary(corpus: Corpus, batches: Batches, row_length: int) -> dict[str, Any]:

@@ -2,9 +2,7 @@
 
 import json
 import pickle
-import shutil
 
-import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 from array_record.python.array_record_module import ArrayRecordWriter
