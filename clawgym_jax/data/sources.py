@@ -97,7 +97,10 @@ def open_source(name: str) -> Source:
   else:
     source = _Lines(name, path / "trajectories.jsonl" if path.is_dir() else path)
   if not len(source):
-    raise UserError(f"{name} holds no records: curate with a lower --min_reward")
+    raise UserError(
+        f"{name} holds no records: curate with a lower --min_reward, or name another"
+        " part of it (#CHANNEL of a pool: rollouts use eval unless they are told)"
+    )
   return source
 
 

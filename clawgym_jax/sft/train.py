@@ -9,6 +9,7 @@ the end, hf/, a Hugging Face folder, and adapter/ where adapters were trained.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Iterator
@@ -44,11 +45,9 @@ def train(config: SftConfig) -> dict[str, Any]:
   micro_rows = _check(config)
   sources = corpora.open_sources(config.data.chats)
   compiles = CompileCount()
-  with (
-      claim_folder(config, {"chats": sources.digest}) as out,
-      StopSignals() as stop,
-      mesh_of(config.mesh, micro_rows) as mesh,
-  ):
+  with contextlib.ExitStack() as stack:
+    out = stack.enter_context(claim_folder(config, {"chats": sources.digest}))
+    mesh = stack.enter_context(mesh_of(config.mesh, micro_rows))
     model, tokenizer = load_model(config.model, sources.texts, config.seed)
     corpus = corpora.load(sources, tokenizer, config.data)
     batches = Batches.of(
@@ -58,6 +57,7 @@ def train(config: SftConfig) -> dict[str, Any]:
         process_index=jax.process_index(),
         process_count=jax.process_count(),
     )
+    stop = stack.enter_context(StopSignals())  # until here nothing is lost by one
     graphdef, params = nnx.split(model, nnx.Param)
     updates = Updates(graphdef, params, supervised_loss, config.optimizer, mesh)
     optimizer = updates.initial(params)

@@ -4,6 +4,8 @@ import functools
 import json
 from pathlib import Path
 
+from array_record.python.array_record_module import ArrayRecordWriter
+
 from clawgym_jax.chat import vocabulary
 from clawgym_jax.chat.tokenizer import Tokenizer
 from clawgym_jax.configs.base import Data
@@ -52,6 +54,14 @@ def write(path: Path, count: int, *, turns: int | None = None) -> Path:
   )
   path.write_text("".join(lines))
   return path
+
+
+def write_shard(path: Path, values: list[dict], size: int = 1) -> None:
+  """An ArrayRecord file with `size` records a chunk."""
+  writer = ArrayRecordWriter(str(path), f"group_size:{size},uncompressed")
+  for value in values:
+    writer.write(json.dumps(value).encode())
+  writer.close()
 
 
 def load(chats: object, cache: Path, **settings: object) -> corpus.Corpus:

@@ -3,13 +3,17 @@
 import json
 
 import pytest
+import tokenizers
 
+from clawgym_jax.chat.tokenizer import Tokenizer
+from clawgym_jax.configs.base import Data
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import read_lines
 from clawgym_jax.contracts.trajectory import to_record
+from clawgym_jax.data import corpus as corpora
 from clawgym_jax.data import records
 from clawgym_jax.data.sequence import turn_ends
-from tests.data.chats import chat, load, trajectory, write
+from tests.data.chats import chat, load, tokenizer, trajectory, write, write_shard
 
 
 def lengths(path, cache):
@@ -75,6 +79,27 @@ def test_bad_records_are_quarantined_and_counted_up_to_the_bound(tmp_path):
   lines = list(read_lines(corpus.parts[0].quarantine))
   assert [line["where"] for line in lines] == [f"{path} line {n}" for n in (97, 98, 99)]
   assert [line["cause"] for line in lines] == list(corpus.causes)
+
+
+def test_a_corrupt_chunk_is_quarantined(tmp_path):
+  path = tmp_path / "a.array_record"
+  write_shard(path, [chat(n % 4, f"file{n}" * 400) for n in range(60)])
+  data = bytearray(path.read_bytes())
+  data[len(data) // 3] ^= 0xFF
+  path.write_bytes(data)
+  corpus = load(path, tmp_path, row_length=1 << 14, max_bad=0.05)
+  lost = corpus.causes[records.UNREADABLE]
+  assert lost >= 1 and len(corpus.sequences) == 60 - lost
+  lines = list(read_lines(corpus.parts[0].quarantine))
+  assert len(lines) == lost and "Corrupted" in lines[0]["detail"]
+
+
+def test_a_model_without_a_chat_template_is_no_fault_of_the_records(tmp_path):
+  path = write(tmp_path / "a.jsonl", 3)
+  plain = Tokenizer(tokenizers.Tokenizer.from_str(tokenizer().to_files()["tokenizer.json"]))
+  data = Data(chats=str(path), cache=str(tmp_path))
+  with pytest.raises(UserError, match="no chat template"):
+    corpora.load(corpora.open_sources(str(path)), plain, data)
 
 
 def test_trajectories_below_the_reward_are_left_out_and_not_bad(tmp_path):

@@ -3,26 +3,19 @@
 import json
 import pickle
 
+import grain
 import pytest
 import tensorflow_datasets as tfds
-from array_record.python.array_record_module import ArrayRecordWriter
 
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.trajectory import to_record
 from clawgym_jax.data.records import UNREADABLE, Bad
 from clawgym_jax.data.sources import named, open_source
 from clawgym_jax.pool import Pool
-from tests.data.chats import TOOLS, chat, trajectory, write
+from tests.data.chats import TOOLS, chat, trajectory, write, write_shard
 from tests.pool.samples import trajectory as handed_in
 
 CHATS = [chat(n % 3, f"file{n}") for n in range(6)]
-
-
-def write_shard(path, values, size=1):
-  writer = ArrayRecordWriter(str(path), f"group_size:{size},uncompressed")
-  for value in values:
-    writer.write(json.dumps(value).encode())
-  writer.close()
 
 
 def values(source):
@@ -34,6 +27,7 @@ def test_lines_are_records_and_blank_ones_are_none(tmp_path):
   path.write_text("\n" + "\n \n".join(map(json.dumps, CHATS)))
   source = open_source(str(path))
   assert values(source) == CHATS
+  assert json.loads(grain.MapDataset.source(source)[2]) == CHATS[2]
   assert source.where(1) == f"{path} line 4"
   again = pickle.loads(pickle.dumps(source))
   assert values(again) == CHATS and again.digest == source.digest
