@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clawgym_jax.contracts.errors import require
+from clawgym_jax.data import workers
 from clawgym_jax.data.sequence import Sequence, sizes
 from clawgym_jax.data.tree import Tree
 
@@ -39,10 +40,12 @@ def plan(
     share: bool = True,
     window: int | None = None,
     among: range | None = None,
+    processes: int = 0,
 ) -> list[list[int]]:
   """Rows as lists of indices into `sequences`; each of `among` (None: all) once.
 
-  `window` is how many sequences are packed together, None: all of them.
+  `window` is how many sequences are packed together, None: all of them. Windows are
+  shared by `processes` helpers, and by none if it is 0.
   """
   among = range(len(sequences)) if among is None else among
   length, _ = sizes(sequences)
@@ -51,21 +54,22 @@ def plan(
       longest <= row_length,
       f"a sequence of {longest} tokens is longer than a row of {row_length}",
   )
-  window = window or len(among) or 1
-  rows: list[list[int]] = []
-  for start in range(among.start, among.stop, window):
-    stop = min(start + window, among.stop)
-    order = start + np.argsort(-length[start:stop], kind="stable")
-    rows += _pack(sequences, order.tolist(), row_length, share)
-  return rows
+  size = window or len(among) or 1
+  windows = [among[start : start + size] for start in range(0, len(among), size)]
+  made = dict(
+      workers.each(_pack, windows, sequences, row_length, share, processes=processes)
+  )
+  return [row for window in windows for row in made[window]]
 
 
 def _pack(
-    sequences: Collection[Sequence], order: list[int], row_length: int, share: bool
+    sequences: Collection[Sequence], row_length: int, share: bool, window: range
 ) -> list[list[int]]:
+  length = sizes(sequences)[0][window.start : window.stop]
+  order = window.start + np.argsort(-length, kind="stable")
   rows: list[list[int]] = []
   open_rows: dict[int, Tree] = {}
-  for index in order:
+  for index in order.tolist():
     sequence = sequences[index]
     fits = []
     for number, tree in open_rows.items():

@@ -75,7 +75,7 @@ class Batches:
     plans = [
         plan(
             sequences, row_length, share=share_prefixes, window=window,
-            among=range(part.first, part.stop),
+            among=range(part.first, part.stop), processes=workers,
         )
         for part in parts or [Share(0, len(sequences), None)]
     ]  # fmt: skip

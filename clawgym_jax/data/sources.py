@@ -17,7 +17,6 @@ import zlib
 from pathlib import Path
 from typing import Any, Protocol
 
-import grain
 import numpy as np
 
 from clawgym_jax.contracts import json_text
@@ -165,6 +164,8 @@ class _Lines:
 
 class _ArrayRecords:
   def __init__(self, name: str, shards: list[Path]):
+    import grain  # loads jax, which not every helper needs
+
     self.name = name
     self.digest = _digest_of(shards)
     self._shards = shards

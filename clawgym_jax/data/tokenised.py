@@ -141,11 +141,10 @@ def _fill(
 ) -> None:
   count = -(-len(source) // _CHUNK)
   missing = [n for n in range(count) if not (folder / f"{n:05d}.json").exists()]
-  few = len(missing) < 2  # then a helper would take longer to start
   with cli.progress(count, "tokenise", done=count - len(missing), unit="chunk") as bar:
     for _ in workers.each(
         _write_chunk, missing, folder, source, files, min_reward,
-        processes=0 if few else processes,
+        processes=processes,
     ):  # fmt: skip
       bar.update()
   columns: dict[str, list[int]] = {name: [] for name in _COLUMNS}

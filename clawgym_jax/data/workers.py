@@ -14,12 +14,14 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any
+from typing import Any, TypeVar
 
 from clawgym_jax.contracts.errors import UserError
+
+J, T = TypeVar("J"), TypeVar("T")
 
 _LOOK_SECONDS = 0.5
 
@@ -37,22 +39,21 @@ def _look(parent: int) -> None:
 
 
 def each(
-    work: Callable[..., None], jobs: Iterable[Any], *given: Any, processes: int
-) -> Iterator[None]:
-  """Runs `work(*given, job)` for every job; yields once for each that is done.
+    work: Callable[..., T], jobs: Collection[J], *given: Any, processes: int
+) -> Iterator[tuple[J, T]]:
+  """Runs `work(*given, job)` for every job; yields each with its result, when done.
 
-  `work` and what it is given must pickle; `given` goes to a process once. With
-  0 processes the caller's own does it. What `work` raises is raised here;
-  `UserError` where a process was killed.
+  `work` and what it is given must pickle; `given` goes to a process once. The
+  caller's own does it where `processes` is 0, and a single job, since a helper
+  would take longer to start. What `work` raises is raised here; `UserError` where a
+  process was killed.
   """
-  jobs = list(jobs)
-  if not processes:
+  if not processes or len(jobs) < 2:
     for job in jobs:
-      work(*given, job)
-      yield
+      yield job, work(*given, job)
     return
   pool = ProcessPoolExecutor(
-      min(processes, len(jobs)) or 1,
+      min(processes, len(jobs)),
       mp_context=multiprocessing.get_context("spawn"),
       initializer=_begin,
       initargs=(os.getpid(), work, given),
@@ -60,9 +61,9 @@ def each(
   with contextlib.ExitStack() as end:
     end.callback(pool.shutdown, wait=False, cancel_futures=True)
     try:
-      for done in as_completed([pool.submit(_run, job) for job in jobs]):
-        done.result()
-        yield
+      futures = {pool.submit(_run, job): job for job in jobs}
+      for done in as_completed(futures):
+        yield futures[done], done.result()
     except BrokenProcessPool:
       raise UserError(
           "a helper process was killed, for want of memory if nobody did it: run the"
@@ -70,15 +71,15 @@ def each(
       ) from None
 
 
-_job: tuple[Callable[..., None], tuple[Any, ...]] | None = None  # of a helper
+_task: tuple[Callable[..., Any], tuple[Any, ...]] | None = None  # of a helper
 
 
-def _begin(parent: int, work: Callable[..., None], given: tuple[Any, ...]) -> None:
-  global _job
+def _begin(parent: int, work: Callable[..., Any], given: tuple[Any, ...]) -> None:
+  global _task
   follow(parent)
-  _job = work, given
+  _task = work, given
 
 
-def _run(job: Any) -> None:
-  work, given = _job
-  work(*given, job)
+def _run(job: Any) -> Any:
+  work, given = _task
+  return work(*given, job)

@@ -66,10 +66,7 @@ def test_a_config_says_what_is_tokenised_and_with_what(folder):
     "flags, words",
     [
         ([], "--source=NAME"),
-        (["--source=nowhere.jsonl"], "there is no nowhere.jsonl"),
-        (["--source=chats.jsonl", "--tokenizer=nowhere"], "nowhere"),
         (["--source=chats.jsonl", "--config.data.max_bad=0"], "max_bad"),
-        (["--source=chats.jsonl", "--config.data.truncation=cut"], "truncation"),
     ],
 )
 def test_what_is_wrong_is_said_without_a_traceback(folder, flags, words):

@@ -36,13 +36,14 @@ def sources_of(batch):
   return batch["tokens"][:, 0].tolist()
 
 
-def test_windows_are_packed_by_themselves():
+def test_windows_are_packed_by_themselves_and_by_any_process():
   sequences = flat([20, 12, 30, 2, 19, 13, 16, 16])
   rows = plan(sequences, 32, share=False, window=4)
   assert rows == [[2, 3], [0, 1], [4, 5], [6, 7]]
   again = plan(sequences[4:], 32, share=False, window=4)
   assert again == [[i - 4 for i in row] for row in rows[2:]]
   assert plan(sequences, 32, share=False, window=4, among=range(4, 8)) == rows[2:]
+  assert plan(sequences, 32, share=False, window=4, processes=2) == rows
   assert sorted(i for row in plan(sequences, 32) for i in row) == list(range(8))
 
 
@@ -92,7 +93,7 @@ def corpus(tmp_path_factory):
 
 
 def batches_of(corpus, **kw):
-  data = Data(row_length=512, batch_rows=2, window=16, **kw)
+  data = Data(row_length=512, batch_rows=2, **kw)
   return Batches.of(load(corpus.names, corpus.cache), data, seed=5)
 
 
@@ -103,13 +104,12 @@ def test_any_number_of_workers_gives_and_continues_the_same_batches(corpus):
   for _ in range(2 * epoch + 3):
     want.append(digest(next(alone)))
     states.append(json.loads(json.dumps(alone.state)))
-  for workers in (2, 1):
+  # In the middle of an epoch, and at its boundary.
+  for workers, at in ((2, epoch - 1), (1, 1)):
     batches = batches_of(corpus, workers=workers)
-    # In the middle of an epoch, and at its boundary.
-    for at in (1, epoch - 1) if workers == 2 else (epoch,):
-      batches.state = states[at]
-      assert [digest(next(batches)) for _ in range(3)] == want[at + 1 : at + 4]
-      assert batches.state == states[at + 3]
+    batches.state = states[at]
+    assert [digest(next(batches)) for _ in range(3)] == want[at + 1 : at + 4]
+    assert batches.state == states[at + 3]
     batches.close()
   alone.state = states[epoch]  # and back to none
   assert digest(next(alone)) == want[epoch + 1]

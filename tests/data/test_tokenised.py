@@ -1,6 +1,5 @@
 """Tokens are made once, by any number of processes, whole or not at all."""
 
-import contextlib
 import errno
 import os
 import pickle
@@ -74,7 +73,7 @@ from clawgym_jax.data import tokenised
 from clawgym_jax.data.sources import open_source
 from tests.data.chats import tokenizer
 
-tokenised._CHUNK = 4
+tokenised._CHUNK = 8
 if __name__ == "__main__":
   path, cache, processes = sys.argv[1:]
   tokenised.tokenise(
@@ -83,12 +82,12 @@ if __name__ == "__main__":
 """
 
 
-@contextlib.contextmanager
-def tokenising(tmp_path, path, cache, processes):
-  """A process that has written some chunks of four records, then killed."""
+def test_a_killed_run_takes_its_helpers_along_and_is_continued(tmp_path, monkeypatch):
+  path = write(tmp_path / "a.jsonl", 640, turns=3)
+  cache = tmp_path / "cache"
   (tmp_path / "script.py").write_text(SCRIPT)
   process = subprocess.Popen(
-      [sys.executable, tmp_path / "script.py", path, cache, str(processes)],
+      [sys.executable, tmp_path / "script.py", path, cache, "2"],
       env=os.environ | {"PYTHONPATH": str(ROOT)},
   )
   try:
@@ -96,32 +95,19 @@ def tokenising(tmp_path, path, cache, processes):
     while len(list(cache.glob("*/*[0-9].json"))) < 3:
       assert process.poll() is None and time.monotonic() < deadline
       time.sleep(0.005)
-    yield process
+    helpers = children_of(process.pid)
+    assert len(helpers) >= 2
   finally:
     process.kill()
     process.wait()
-
-
-def test_a_killed_run_goes_on_with_the_chunks_that_are_missing(tmp_path, monkeypatch):
-  path = write(tmp_path / "a.jsonl", 400)
-  cache = tmp_path / "cache"
-  with tokenising(tmp_path, path, cache, 0):
-    pass
+  wait_for(lambda: not any(map(alive, helpers)))
   done = list(cache.glob("*/*[0-9].json"))
-  assert len(done) < 100 and not list(cache.glob("*/index.json"))
+  assert len(done) < 80 and not list(cache.glob("*/index.json"))
   before = {p: p.stat().st_mtime_ns for p in done}
-  monkeypatch.setattr(tokenised, "_CHUNK", 4)
+  monkeypatch.setattr(tokenised, "_CHUNK", 8)
   entry = tokens(path, cache)
   assert {p: p.stat().st_mtime_ns for p in done} == before
   assert content(entry) == content(tokens(path, tmp_path / "unbroken"))
-
-
-def test_helpers_go_with_the_process_that_started_them(tmp_path):
-  path = write(tmp_path / "a.jsonl", 4000)
-  with tokenising(tmp_path, path, tmp_path / "cache", 2) as process:
-    helpers = children_of(process.pid)
-    assert len(helpers) >= 2
-  wait_for(lambda: not any(map(alive, helpers)))
 
 
 def test_a_full_disk_is_named_and_the_same_command_continues(tmp_path, monkeypatch):

@@ -31,8 +31,8 @@ def test_a_run_with_workers_that_is_killed_continues_without_them(tmp_path):
     process.kill()
     process.wait()
   for workers in (0, 1):  # the second finds a finished run
-    more = [*common, f"--config.data.workers={workers}"]
-    again = subprocess.run(command(mixed, out, *more), capture_output=True, text=True)
+    other = command(mixed, out, *common, f"--config.data.workers={workers}")
+    again = subprocess.run(other, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
   assert losses(out) == losses(tmp_path / "whole")
   assert "continuing after step" in again.stderr
