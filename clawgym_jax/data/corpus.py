@@ -10,6 +10,7 @@ allows are an error.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -43,13 +44,20 @@ class Sources:
     return "+".join(source.digest for source in self.opened)
 
   def texts(self) -> Iterator[str]:
-    """What the readable records say, to train a vocabulary on."""
+    """What the readable records say, to train a vocabulary on.
+
+    `UserError` if there is none.
+    """
+    said = False
     for source in self.opened:
       for index in range(len(source)):
-        try:
-          yield records.text(source[index])
-        except records.Bad:
-          continue
+        with contextlib.suppress(records.Bad):
+          text = records.text(source[index])
+          said = True
+          yield text
+    if not said:
+      names = ", ".join(source.name for source in self.opened)
+      raise UserError(f"{names}: no record is a chat or a trajectory")
 
 
 def open_sources(text: str) -> Sources:

@@ -126,6 +126,16 @@ def test_a_missing_source_of_a_mixture_is_named_before_any_is_tokenised(tmp_path
   assert not (tmp_path / "cache").exists()
 
 
+def test_a_vocabulary_is_trained_on_what_can_be_read(tmp_path):
+  path = tmp_path / "a.jsonl"
+  path.write_text("{torn\n" + json.dumps(chat(0)))
+  (text,) = corpora.open_sources(str(path)).texts()
+  assert "The sum is 46." in text
+  path.write_text("{torn\n7\n")
+  with pytest.raises(UserError, match="no record is a chat"):
+    list(corpora.open_sources(str(path)).texts())
+
+
 def test_several_sources_are_one_corpus(tmp_path):
   a, b = write(tmp_path / "a.jsonl", 3), write(tmp_path / "b.jsonl", 5, turns=1)
   corpus = load(f"{a},{b}", tmp_path)

@@ -165,4 +165,3 @@ def test_a_vocabulary_is_trained_on_what_readable_records_say():
   told = records.text(json.dumps(to_record(trajectory(ids=True))).encode())
   assert "It is two." in told and "prompt_ids" not in told
   assert "The sum" in records.text(json.dumps(chat()).encode())
-  assert records.text(b"{torn") == ""
