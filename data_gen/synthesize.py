@@ -23,7 +23,7 @@ from absl import flags
 from clawgym_jax import cli, tethered
 from clawgym_jax.contracts.errors import RecordError, UserError
 from clawgym_jax.contracts.runs import only_writer, same_run
-from clawgym_jax.contracts.task import SPLITS, load_task
+from clawgym_jax.contracts.task import SPLITS, intact, load_task
 from data_gen import compact, skills
 from data_gen.compose import make as composed
 from data_gen.llm import flags as llm_flags
@@ -146,14 +146,13 @@ def make_one(
 
 
 def _whole(directory: Path, source: Any) -> bool:
-  """True for a task of this generator; another's under this name is replaced."""
-  if not directory.exists():
-    return False
+  """True for an intact task of this generator; anything else under this name is
+  replaced."""
   try:
     task = load_task(directory)
   except RecordError:
     return False
-  return task.provenance.get("generator") == source.GENERATOR
+  return task.provenance.get("generator") == source.GENERATOR and intact(task)
 
 
 def main() -> dict[str, Any]:
