@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from data_gen.compose.voices import speak
 from data_gen.taxonomy import SCENARIOS
 from sandbox.backends.base import Files
 
-GENERATOR = "procedural-composed-2"
+GENERATOR = "procedural-composed-3"
 _OF_SCENARIO = 400  # settings that are tried for the scenario whose turn it is
 _AT_ALL = 800
 _RESEEDS = 200
@@ -157,15 +157,22 @@ def _spoken(setting: Setting, part: Part) -> tuple[str, ...]:
 def _first_sound(
     family: Family, seed: int, split: str, index: int, library: skills.Library | None
 ) -> tuple[int, Setting, Part]:
-  wanted = sorted(SCENARIOS)[index % len(SCENARIOS)]
-  for attempt in range(_AT_ALL):
-    setting = _setting(family, seed, split, index, attempt)
-    if attempt < _OF_SCENARIO and topic_of(setting).scenario != wanted:
-      continue
+  for attempt, setting in tried(family, seed, split, index):
     part = _builder(seed, split, index, attempt, library)(setting)
     if part is not None:
       return attempt, setting, part
   raise RuntimeError(f"family {family.name} gives no task {index} of seed {seed}")
+
+
+def tried(
+    family: Family, seed: int, split: str, index: int
+) -> Iterator[tuple[int, Setting]]:
+  """The settings that task `index` may be of, the first one first, by number."""
+  wanted = sorted(SCENARIOS)[index % len(SCENARIOS)]
+  for attempt in range(_AT_ALL):
+    setting = _setting(family, seed, split, index, attempt)
+    if attempt >= _OF_SCENARIO or topic_of(setting).scenario == wanted:
+      yield attempt, setting
 
 
 def _grounds(
