@@ -2,8 +2,9 @@
 
 Nine scenario categories with their subcategories say where a task comes from;
 seven operation categories with their atomic operations say what it takes. A
-topic names one subcategory; a kind of file, an operation, a sink or a chore one
-atomic operation. No name stands in two categories.
+topic names one subcategory, an operation, a sink or a chore one atomic operation,
+a kind of file or a pattern of turns those that come with it. No name stands in two
+categories.
 """
 
 from __future__ import annotations

@@ -60,12 +60,12 @@ class Family:
     graph = self.graph
     kinds = (graph.source, graph.second) if graph.second else (graph.source,)
     modules = (
-        *(EVERY[name] for name in kinds),
         *(OPERATIONS[name] for name in graph.operations),
         SINKS[graph.sink],
         *(CHORES[name] for name in graph.chores),
     )
-    return tuple(dict.fromkeys(module.atomic for module in modules))
+    read = (atomic for name in kinds for atomic in EVERY[name].atomics)
+    return tuple(dict.fromkeys((*read, *(module.atomic for module in modules))))
 
 
 @cache

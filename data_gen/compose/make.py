@@ -75,6 +75,8 @@ def make(
   family = choose_family(seed, split, index)
   attempt, setting, part = _first_sound(family, seed, split, index, library)
   grounds = _grounds(seed, split, index, library)
+  pattern = pattern_of(seed, split, index, family.graph, attempt)
+  beyond = pattern.atomics if pattern else ()
   topic, asker = topic_of(setting), persona(setting)
   first, *later = _spoken(setting, part)
   count = sum(len(calls) for calls in (part.calls, *(t.calls for t in part.later)))
@@ -87,7 +89,7 @@ def make(
           split=split,
           category=topic.scenario,
           macro_category=topic.macro,
-          operations=family.operations,
+          operations=tuple(dict.fromkeys((*family.operations, *beyond))),
           skills=skills.placed(part),
           difficulty=min(5, 1 + count // 4),
           persona=asker.record(),

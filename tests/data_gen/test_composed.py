@@ -16,6 +16,7 @@ from clawgym_jax.contracts.task import SPLITS, Task
 from data_gen import compact
 from data_gen.audit.shares import used_inputs
 from data_gen.compose import make
+from data_gen.compose.extras import BLOCK, pattern_of
 from data_gen.compose.families import FILE, extended, families
 from data_gen.compose.topics import topic_of
 from data_gen.draft import REGISTRY
@@ -72,8 +73,22 @@ def test_operations_are_what_a_task_needs():
   for split in SPLITS:
     for family in families(split):
       graph = family.graph
-      kinds = {k.split("_")[0] for k in (graph.source, graph.second) if k}
-      assert {wanted.get(k, "file reading") for k in kinds} <= set(family.operations)
+      for kind, _, mess in (k.partition("_") for k in (graph.source, graph.second) if k):
+        assert wanted.get(kind, "file reading") in family.operations
+        if mess in ("thousands", "day_first", "padded", "latin1"):
+          assert "normalisation" in family.operations
+
+
+def test_turns_need_what_they_bring(tmp_path):
+  """What is told in one conversation and gone by in another is noted and recalled."""
+  needs = {}
+  for index in range(3 * BLOCK):
+    family = make.choose_family(4, "train", index)
+    if pattern := pattern_of(4, "train", index, family.graph):
+      task = make.make(tmp_path / f"{index}", 4, "train", index)
+      needs[pattern.name] = set(task.operations) - set(family.operations)
+  assert needs["by_the_rule"] <= {"memory keeping", "memory recall"}
+  assert needs["by_the_rule"] and needs["list_you_made"] == set()
 
 
 def test_the_list_of_families_only_grows():

@@ -24,6 +24,7 @@ from data_gen.compose.setting import Setting
 from data_gen.compose.sinks import SINKS
 from data_gen.compose.surroundings import surroundings
 from data_gen.compose.topics import TOPICS, Topic, topic_of
+from data_gen.compose.turns import PATTERNS
 from data_gen.compose.voices import speak
 from data_gen.compose.words import WORDS
 from data_gen.pools import POOLS
@@ -87,7 +88,9 @@ def test_the_taxonomy_is_whole():
 
 
 def test_what_a_module_does_is_in_the_taxonomy():
-  for modules in (EVERY, OPERATIONS, SINKS, CHORES):
+  named = {a for m in (*EVERY.values(), *PATTERNS.values()) for a in m.atomics}
+  assert named <= taxonomy.CATEGORY_OF.keys()
+  for modules in (OPERATIONS, SINKS, CHORES):
     unknown = {m.name for m in modules.values() if m.atomic not in taxonomy.CATEGORY_OF}
     assert not unknown
 

@@ -105,5 +105,5 @@ GIT = Kind(
     'rows = [dict(l.split(": ", 1) for l in t.splitlines() if ": " in l)'
     ' for t in texts.split("\\0") if t.strip()]',
     look="git -C {path} log -n 3", fits=dated, order=by_date,
-    said="Each commit's message is a record.", atomic="version control",
+    said="Each commit's message is a record.", atomics=("version control",),
 )  # fmt: skip

@@ -45,7 +45,7 @@ class Kind:
     order: the rows as the source keeps them (mail, notes and commits: by date).
     said: what a request must say of the source for the result to follow from it,
       whole sentences, or nothing.
-    atomic: the taxonomy's operation of getting at its records.
+    atomics: the taxonomy's operations of getting at its records.
   """
 
   name: str
@@ -57,7 +57,7 @@ class Kind:
   fits: Callable[[Table], bool] = any_table
   order: Callable[[Table], Table] = as_given
   said: str = ""
-  atomic: str = "file reading"
+  atomics: tuple[str, ...] = ("file reading",)
 
 
 def title(source: str) -> str:

@@ -168,7 +168,7 @@ OFFICE = (
         'cells = [[text(c) for c in r] for r in ET.fromstring(sheet).iter()'
         ' if r.tag.endswith("}}row")]\n'
         'rows = [dict(zip(cells[0], c)) for c in cells[1:]]',
-        look="python3 -m zipfile -l {path}", atomic="document reading",
+        look="python3 -m zipfile -l {path}", atomics=("document reading",),
     ),
     Kind(
         "docx", ".docx", "Word document", one_file(_docx),
@@ -178,7 +178,7 @@ OFFICE = (
         'cells = [[text(c) for c in r] for r in ET.fromstring(body).iter()'
         ' if r.tag.endswith("}}tr")]\n'
         'rows = [dict(zip(cells[0], c)) for c in cells[1:]]',
-        look="python3 -m zipfile -l {path}", atomic="document reading",
+        look="python3 -m zipfile -l {path}", atomics=("document reading",),
     ),
     Kind(
         "pdf", ".pdf", "PDF", one_file(_pdf),
@@ -193,6 +193,6 @@ OFFICE = (
         '  lines = page.split("endstream")[0].split("\\n")\n'
         '  cells = [[plain(c) for c in re.findall(shown, l)] for l in lines]\n'
         '  rows += [dict(zip(cells[1], c)) for c in cells[2:] if c]',
-        fits=encodable("cp1252"), atomic="document reading",
+        fits=encodable("cp1252"), atomics=("document reading",),
     ),
 )  # fmt: skip

@@ -110,7 +110,7 @@ PACKED = (
         'rows = [{{n: text(v) for n, v in zip(names, r)}} for r in found]',
         look='python3 -c \'import sqlite3; db = sqlite3.connect("{path}");'
         ' print(*db.execute("select sql from sqlite_master"))\'',
-        atomic="database query",
+        atomics=("database query",),
     ),
     Kind(
         "zip", ".zip", "ZIP archive of CSV files", one_file(_zip),
@@ -119,7 +119,7 @@ PACKED = (
         'for name in sorted(archive.namelist()):\n'
         '  text = archive.read(name).decode("utf-8")\n'
         '  rows += csv.DictReader(io.StringIO(text, newline=""))',
-        look="python3 -m zipfile -l {path}", atomic="archive reading",
+        look="python3 -m zipfile -l {path}", atomics=("archive reading",),
     ),
     Kind(
         "tar", ".tar.gz", "compressed tar archive of JSON files", one_file(_tar),
@@ -127,7 +127,7 @@ PACKED = (
         'archive, rows = tarfile.open("{path}"), []\n'
         'for name in sorted(archive.getnames()):\n'
         '  rows += json.load(archive.extractfile(name))',
-        look="tar tzf {path}", atomic="archive reading",
+        look="tar tzf {path}", atomics=("archive reading",),
     ),
     Kind(
         "png", "", "folder of PNG pictures", _pngs,
