@@ -8,7 +8,6 @@ by their place, so that it is the same on every machine.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
