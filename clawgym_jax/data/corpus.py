@@ -163,7 +163,7 @@ def load(opened: Sources, tokenizer: Tokenizer, data: Data) -> Corpus:
     tokens = tokenise(
         source, tokenizer, cache, min_reward=data.min_reward, processes=data.workers
     )
-    cut = _cut(tokens, source, row_length, truncation)
+    cut = _cut(tokens, row_length, truncation)
     first = parts[-1].stop if parts else 0
     part = Part(
         first=first,
@@ -178,9 +178,12 @@ def load(opened: Sources, tokenizer: Tokenizer, data: Data) -> Corpus:
         lost_tokens=int(tokens.trained.sum() - cut.trained.sum()),
         quarantine=tokens.folder / f"{row_length}-{truncation}" / "quarantine.jsonl",
     )
-    lines = tokens.bad + cut.dropped
+    lines = [
+        {"where": source.where(line["record"])} | line
+        for line in tokens.bad + cut.dropped
+    ]
     write_atomic(part.quarantine, (json_text.dump(line) + "\n" for line in lines))
-    _check(part, lines if truncation == "turns" else tokens.bad, data)
+    _check(part, lines if truncation == "turns" else lines[: len(tokens.bad)], data)
     stored.append(tokens)
     cuts.append(cut)
     parts.append(part)
@@ -191,7 +194,7 @@ def load(opened: Sources, tokenizer: Tokenizer, data: Data) -> Corpus:
 class _Cut:
   """Which sequences of an entry are kept, and how much of each; [sequences].
 
-  `dropped` are the others, as lines of a quarantine.
+  `dropped` are the others, as `Tokenised.bad` has them.
   """
 
   index: np.ndarray
@@ -201,7 +204,7 @@ class _Cut:
   dropped: list[dict[str, Any]]
 
 
-def _cut(tokens: Tokenised, source: Source, row_length: int, truncation: str) -> _Cut:
+def _cut(tokens: Tokenised, row_length: int, truncation: str) -> _Cut:
   length, trained = tokens.length.copy(), tokens.trained.copy()
   truncated, dropped = 0, []
   for i in map(int, np.flatnonzero(length > row_length)):
@@ -212,10 +215,8 @@ def _cut(tokens: Tokenised, source: Source, row_length: int, truncation: str) ->
       trained[i] = head(sequence, int(length[i])).trained_tokens
       truncated += 1
       continue
-    record = int(tokens.record[i])
     dropped.append({
-        "record": record,
-        "where": source.where(record),
+        "record": int(tokens.record[i]),
         "cause": records.TOO_LONG,
         "detail": f"{length[i]} tokens, up to its first answer {ends[0]}; a row has"
         f" {row_length}",

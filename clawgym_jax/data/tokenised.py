@@ -53,7 +53,7 @@ class Tokenised:
     records: how many the source had.
     record, length, trained: [sequences], the record that a sequence is of, its
       tokens and its trained tokens.
-    bad: of each bad record `record`, `where`, `cause` and `detail`.
+    bad: of each bad record `record`, its index, `cause` and `detail`.
     left_out: how many records were not chosen, by why.
   """
 
@@ -175,12 +175,8 @@ def _write_chunk(
     try:
       made = records.sequences(source[index], tokenizer, min_reward=min_reward)
     except records.Bad as error:
-      bad.append({
-          "record": index,
-          "where": source.where(index),
-          "cause": error.cause,
-          "detail": error.detail[:500],
-      })
+      detail = error.detail[:500]
+      bad.append({"record": index, "cause": error.cause, "detail": detail})
       continue
     except records.NotChosen as error:
       left_out[str(error)] += 1

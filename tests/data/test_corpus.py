@@ -79,6 +79,9 @@ def test_bad_records_are_quarantined_and_counted_up_to_the_bound(tmp_path):
   lines = list(read_lines(corpus.parts[0].quarantine))
   assert [line["where"] for line in lines] == [f"{path} line {n}" for n in (97, 98, 99)]
   assert [line["cause"] for line in lines] == list(corpus.causes)
+  moved = path.rename(tmp_path / "moved.jsonl")  # the same records elsewhere
+  (line, *_) = read_lines(load(moved, tmp_path, max_bad=0.03).parts[0].quarantine)
+  assert line["where"] == f"{moved} line 97"
 
 
 def test_a_corrupt_chunk_is_quarantined(tmp_path):
