@@ -58,8 +58,8 @@ _TOOLS = [
         "type": "function",
         "function": {
             "name": name,
-            "description": f"The tool {name}. " + "What it takes and what it gives. " * 8,
-            "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
+            "description": f"The tool {name}. " + "What it takes and gives. " * 10,
+            "parameters": {"properties": {"path": {"type": "string"}}},
         },
     }
     for name in ("write", "read", "edit", "exec", "process")
@@ -100,10 +100,11 @@ def write_chats(path: Path, shape: Shape) -> None:
 
 def _messages(rng: random.Random, shape: Shape) -> Iterator[dict[str, Any]]:
   words = shape.words
-  yield {"role": "system", "content": "You work in /workspace. " + _prose(rng, 4 * words)}
+  yield {"role": "system", "content": _prose(rng, 4 * words)}
   yield {"role": "user", "content": _prose(rng, 3 * words)}
   for number in range(shape.rounds):
-    call = {"path": f"reports/{rng.randrange(10**6)}.csv", "content": _prose(rng, 2 * words)}
+    path = f"reports/{rng.randrange(10**6)}.csv"
+    call = {"path": path, "content": _prose(rng, 2 * words)}
     function = {"name": "write", "arguments": json.dumps(call)}
     yield {
         "role": "assistant",
@@ -165,7 +166,8 @@ def _measured(shape: Shape, tokenizer: Tokenizer) -> dict[str, Any]:
     batches = Batches.of(made, data, seed=0)
     planned = made.tokens / (time.perf_counter() - start)
     built, size = _rate(batches)
-    batches = Batches.of(made, dataclasses.replace(data, workers=_WORKERS.value), seed=0)
+    helped = dataclasses.replace(data, workers=_WORKERS.value)
+    batches = Batches.of(made, helped, seed=0)
     by_workers, _ = _rate(batches)
     batches.close()
   epoch = 1 / (1 / tokenised + 1 / planned + 1 / built)
@@ -201,11 +203,14 @@ def _v5p(rates: dict[str, Any]) -> dict[str, Any]:
   table = {}
   for context in (0, 8192):
     takes = _CHIPS * _V5P_FLOPS * _MFU / qwen3_flops(context)
+    size = takes * rates["bytes_of_a_token"]
     table |= {
         f"takes_per_second_at_{context}": round(takes),
-        f"kilobytes_per_second_at_{context}": round(takes * rates["bytes_of_a_token"] / 1e3),
-        f"one_process_builds_times_at_{context}": round(rates["built_per_second"] / takes, 1),
-        f"one_tokenises_times_at_{context}": round(rates["tokenised_per_second"] / takes, 1),
+        f"kilobytes_per_second_at_{context}": round(size / 1e3),
+        f"one_builds_times_at_{context}": round(rates["built_per_second"] / takes),
+        f"one_tokenises_times_at_{context}": round(
+            rates["tokenised_per_second"] / takes, 1
+        ),
     }
   return table
 

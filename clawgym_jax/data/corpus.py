@@ -231,12 +231,13 @@ def _check(part: Part, bad: list[dict[str, Any]], data: Data) -> None:
     first = bad[0]
     raise UserError(
         f"{len(bad)} of the {part.records} records of {part.name} are bad, which is"
-        f" above max_bad = {data.max_bad:g}. The first is {first['where']}: {first['cause']}"
-        f" ({first['detail']}). All are in {part.quarantine}; mend them, raise the row"
-        " length if they are too long, or raise max_bad"
+        f" above max_bad = {data.max_bad:g}. The first is {first['where']}:"
+        f" {first['cause']} ({first['detail']}). All are in {part.quarantine}; mend"
+        " them, raise the row length if they are too long, or raise max_bad"
     )
   if part.first == part.stop:
     why = ", ".join(f"{count} {cause}" for cause, count in part.causes.items())
     raise UserError(
-        f"{part.name} has nothing to train on in rows of {data.row_length} tokens: {why}"
+        f"{part.name} has nothing to train on in rows of {data.row_length} tokens:"
+        f" {why}"
     )

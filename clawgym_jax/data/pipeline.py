@@ -188,9 +188,9 @@ class Batches:
     need = self._workers * (_AHEAD + 2) * size
     if os.path.isdir(_SHM) and (free := shutil.disk_usage(_SHM).free) < need:
       raise UserError(
-          f"{self._workers} workers hand over batches of {size >> 20} MiB in {_SHM}, which"
-          f" has {free >> 20} MiB left, of {need >> 20} needed: use fewer workers, or"
-          " make it larger (docker: --shm-size)"
+          f"{self._workers} workers hand over batches of {size >> 20} MiB in {_SHM},"
+          f" which has {free >> 20} MiB left, of {need >> 20} needed: use fewer workers,"
+          " or make it larger (docker: --shm-size)"
       )
 
 

@@ -78,7 +78,8 @@ def parse(data: bytes) -> dict[str, Any] | Trajectory:
     try:
       return trajectory_from_record(value)
     except _STRANGE as error:
-      raise Bad(WRONG_TYPE, f"a trajectory that breaks its contract ({error})") from None
+      detail = f"a trajectory that breaks its contract ({error})"
+      raise Bad(WRONG_TYPE, detail) from None
   _check_chat(value)
   return value
 
@@ -97,7 +98,8 @@ def _check_chat(value: Any) -> None:
   if not isinstance(messages, list) or not messages:
     raise Bad(
         WRONG_TYPE,
-        'a chat is {"messages": [{"role": …, "content": …}, …]}, a trajectory has steps',
+        'a chat is {"messages": [{"role": …, "content": …}, …]}, and a trajectory has'
+        " steps",
     )
   for number, message in enumerate(messages):
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):

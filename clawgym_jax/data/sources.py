@@ -75,7 +75,7 @@ def named(text: str) -> list[Named]:
       raise UserError(f"the weight of {one.name} is {one.weight}: give one above 0")
   if len({one.weight is None for one in found}) > 1:
     missing = next(one.name for one in found if one.weight is None)
-    raise UserError(f"{missing} has no weight: give every source one, NAME@WEIGHT, or none")
+    raise UserError(f"{missing} has no weight: give all NAME@WEIGHT, or none")
   return found
 
 
@@ -115,7 +115,9 @@ def _shards(path: Path) -> list[Path]:
   for whole in filter(None, (_SHARD.fullmatch(p.name) for p in found)):
     have = [p for p in found if p.name.startswith(f"{whole[1]}-")]
     if len(have) != int(whole[2]):
-      raise UserError(f"{path} has {len(have)} of the {int(whole[2])} shards of {whole[1]}")
+      raise UserError(
+          f"{path} has {len(have)} of the {int(whole[2])} shards of {whole[1]}"
+      )
   return found
 
 

@@ -122,9 +122,10 @@ def tokenise(
   tokenizer without a chat template.
   """
   files = tokenizer.to_files()
+  vocabulary = json.dumps(files, sort_keys=True).encode()
   entry = {
       "records": source.digest,
-      "tokenizer": hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest(),
+      "tokenizer": hashlib.sha256(vocabulary).hexdigest(),
       "code": _code(),
       "min_reward": min_reward,
   }
@@ -137,7 +138,11 @@ def tokenise(
 
 
 def _fill(
-    folder: Path, source: Source, files: dict[str, str], min_reward: float, processes: int
+    folder: Path,
+    source: Source,
+    files: dict[str, str],
+    min_reward: float,
+    processes: int,
 ) -> None:
   count = -(-len(source) // _CHUNK)
   missing = [n for n in range(count) if not (folder / f"{n:05d}.json").exists()]

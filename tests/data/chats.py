@@ -66,7 +66,8 @@ def write_shard(path: Path, values: list[dict], size: int = 1) -> None:
 
 def load(chats: object, cache: Path, **settings: object) -> corpus.Corpus:
   """The corpus of `chats` with a cache of its own."""
-  data = Data(**{"chats": str(chats), "cache": str(cache), "row_length": 512} | settings)
+  given = {"chats": str(chats), "cache": str(cache), "row_length": 512}
+  data = Data(**given | settings)
   return corpus.load(corpus.open_sources(data.chats), tokenizer(), data)
 
 
@@ -77,7 +78,7 @@ def trajectory(
   ids_of = tokenizer().encode
   end = [tokenizer().eos_id]
 
-  def step(name: str, parent: str | None, asked: list[dict], said: str) -> contract.Step:
+  def step(name: str, parent: str | None, asked: list, said: str) -> contract.Step:
     response = ids_of(said) + end
     tokens = {
         "prompt_ids": [i for m in asked for i in ids_of(m["role"] + m["content"])],

@@ -69,7 +69,7 @@ def test_bad_records_are_quarantined_and_counted_up_to_the_bound(tmp_path):
   with open(path, "a") as file:
     file.write('{"messages": [{"role": "us\n7\n{"messages": [{"role": "user",'
                ' "content": "hi"}]}\n' + json.dumps(chat(0)) + "\n")
-  with pytest.raises(UserError, match="3 of the 100 .* max_bad = 0.02.*line 97: unread"):
+  with pytest.raises(UserError, match="3 of the 100 .*max_bad = 0.02.*97: unread"):
     load(path, tmp_path, max_bad=0.02)
   corpus = load(path, tmp_path, max_bad=0.03)
   assert corpus.causes == {
@@ -99,7 +99,8 @@ def test_a_corrupt_chunk_is_quarantined(tmp_path):
 
 def test_a_model_without_a_chat_template_is_no_fault_of_the_records(tmp_path):
   path = write(tmp_path / "a.jsonl", 3)
-  plain = Tokenizer(tokenizers.Tokenizer.from_str(tokenizer().to_files()["tokenizer.json"]))
+  files = tokenizer().to_files()
+  plain = Tokenizer(tokenizers.Tokenizer.from_str(files["tokenizer.json"]))
   data = Data(chats=str(path), cache=str(tmp_path))
   with pytest.raises(UserError, match="no chat template"):
     corpora.load(corpora.open_sources(str(path)), plain, data)

@@ -166,7 +166,7 @@ def test_workers_go_with_the_process_that_started_them(corpus, tmp_path):
   wait_for(lambda: not any(map(alive, workers)))
 
 
-def test_too_little_shared_memory_is_said_before_a_worker_dies_of_it(corpus, monkeypatch):
+def test_too_little_shared_memory_is_said_before_work_starts(corpus, monkeypatch):
   monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10_000))
   with pytest.raises(UserError, match="fewer workers.*--shm-size"):
     next(batches_of(corpus, workers=2))

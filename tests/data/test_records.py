@@ -147,7 +147,10 @@ BAD = {
     ),
     "nobody speaks": ({"messages": USER}, records.NOTHING_TRAINED),
     "steps are a number": ({"steps": 5}, records.WRONG_TYPE),
-    "no steps": (to_record(trajectory(ids=True)) | {"steps": []}, records.NOTHING_TRAINED),
+    "no steps": (
+        to_record(trajectory(ids=True)) | {"steps": []},
+        records.NOTHING_TRAINED,
+    ),
     "ids and texts": (mixed(), records.WRONG_TYPE),
     "another vocabulary": (foreign(), records.WRONG_TYPE),
     "fewer log-probs": (uneven(), records.WRONG_TYPE),

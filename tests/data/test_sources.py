@@ -79,7 +79,8 @@ class Chats(tfds.core.GeneratorBasedBuilder):
 
   def _info(self):
     text = tfds.features.Text
-    message = {name: text() for name in ("role", "content", "tool_calls", "tool_call_id")}
+    names = ("role", "content", "tool_calls", "tool_call_id")
+    message = {name: text() for name in names}
     features = {"messages": tfds.features.Sequence(message), "tools": text()}
     return tfds.core.DatasetInfo(
         builder=self,

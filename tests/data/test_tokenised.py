@@ -38,7 +38,8 @@ def test_an_entry_gives_back_what_the_records_gave(tmp_path):
     for have in (entry[index], again[index]):
       np.testing.assert_array_equal(have.tokens, want.tokens)
       np.testing.assert_array_equal(have.trained, want.trained)
-    assert (entry.length[index], entry.trained[index]) == (len(want), want.trained_tokens)
+    assert entry.length[index] == len(want)
+    assert entry.trained[index] == want.trained_tokens
   with pytest.raises(IndexError):
     entry[9]
 

@@ -1,7 +1,6 @@
 """A run is continued with other workers, and its losses are those of a whole one."""
 
 import subprocess
-import sys
 import time
 
 import pytest
