@@ -184,13 +184,13 @@ class Batches:
 
   def _check_memory(self, rows: int) -> None:
     """A full /dev/shm would kill a worker without a word."""
-    size = 4 * rows * (3 * self._row_length + 7 * self.capacity)
+    size = 4 * rows * (3 * self._row_length + 8 * self.capacity)
     need = self._workers * (_AHEAD + 2) * size
     if os.path.isdir(_SHM) and (free := shutil.disk_usage(_SHM).free) < need:
       raise UserError(
           f"{self._workers} workers hand over batches of {size >> 20} MiB in {_SHM},"
-          f" which has {free >> 20} MiB left, of {need >> 20} needed: use fewer workers,"
-          " or make it larger (docker: --shm-size)"
+          f" which has {free >> 20} MiB left, of {need >> 20} needed: use fewer, or"
+          " make it larger (docker: --shm-size)"
       )
 
 

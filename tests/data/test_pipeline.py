@@ -141,8 +141,8 @@ from tests.data.test_pipeline import batches_of
 
 if __name__ == "__main__":
   corpus = SimpleNamespace(names=sys.argv[1], cache=Path(sys.argv[2]))
-  batches = batches_of(corpus, workers=2)
-  next(batches), next(batches)
+  batches = batches_of(corpus, workers=1)
+  next(batches)
   print("started", flush=True)
   time.sleep(600)
 """
@@ -159,7 +159,7 @@ def test_workers_go_with_the_process_that_started_them(corpus, tmp_path):
   try:
     assert process.stdout.readline() == "started\n"
     workers = children_of(process.pid)
-    assert len(workers) >= 2
+    assert workers
   finally:
     process.kill()
     process.communicate()
@@ -168,6 +168,6 @@ def test_workers_go_with_the_process_that_started_them(corpus, tmp_path):
 
 def test_too_little_shared_memory_is_said_before_work_starts(corpus, monkeypatch):
   monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10_000))
-  with pytest.raises(UserError, match="fewer workers.*--shm-size"):
+  with pytest.raises(UserError, match="use fewer, or.*--shm-size"):
     next(batches_of(corpus, workers=2))
   next(batches_of(corpus))
