@@ -30,6 +30,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
+from clawgym_jax.contracts import workspace
 from clawgym_jax.contracts.errors import UserError
 from sandbox.backends import base, cgroups
 from sandbox.backends.build import server_binary
@@ -206,21 +207,37 @@ def _shown(lower: Path | None) -> str | None:
 
 
 def _suits_overlay(folder: Path) -> bool:
-  """Whether a workspace is large, and holds nothing that a copy would leave out."""
-  total, waiting = 0, [str(folder)]
+  """Whether a workspace is large, and an overlay shows it as a copy would."""
+  total, files, waiting = 0, [], [str(folder)]
   owner = folder.stat()
+  if not _looks_copied(owner):
+    return False
   while waiting:
     with os.scandir(waiting.pop()) as entries:
       for entry in entries:
         info = entry.stat(follow_symlinks=False)
-        if (info.st_uid, info.st_gid) != (owner.st_uid, owner.st_gid):
+        same_owner = (info.st_uid, info.st_gid) == (owner.st_uid, owner.st_gid)
+        if not (same_owner and _looks_copied(info)):
           return False
         if stat.S_ISDIR(info.st_mode):
           waiting.append(entry.path)
-        elif not stat.S_ISREG(info.st_mode):
-          return False
-        total += info.st_size
-  return total > OVERLAY_BYTES
+        else:
+          files.append((entry.path, stat.S_IMODE(info.st_mode)))
+          total += info.st_size
+  return total > OVERLAY_BYTES and all(_has_its_mode(*file) for file in files)
+
+
+def _looks_copied(info: os.stat_result) -> bool:
+  """Whether a file or folder has the time of copies, and a folder their mode too."""
+  if info.st_mtime_ns != workspace.TIME * 1_000_000_000:
+    return False
+  folder = stat.S_IFDIR | workspace.FOLDER_MODE
+  return stat.S_ISREG(info.st_mode) or info.st_mode == folder
+
+
+def _has_its_mode(path: str, mode: int) -> bool:
+  with open(path, "rb") as file:
+    return workspace.file_mode(file.read(2)) == mode
 
 
 @cache

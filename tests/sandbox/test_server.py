@@ -25,6 +25,7 @@ from sandbox.backends import (
     labels,
     open_sandbox,
 )
+from clawgym_jax.contracts.workspace import settle
 from sandbox.backends.base import Entry, pack_entries, unpack, unpack_entries
 from sandbox.backends.frames import Op
 from tests.sandbox.started import run
@@ -175,6 +176,7 @@ def test_a_large_workspace_is_an_overlay(tmp_path, owned):
   (tmp_path / "sub" / "small").write_text("small\n")
   (tmp_path / "run.sh").write_text("#!/bin/sh\necho ran\n")
   (tmp_path / "run.sh").chmod(0o755)
+  settle(tmp_path)
   if owned == "by another":
     os.chown(tmp_path / "big", 12345, 12345)  # then it must be copied
 
@@ -205,6 +207,36 @@ def test_a_large_workspace_is_an_overlay(tmp_path, owned):
   asyncio.run(whole())
   assert (tmp_path / "big").stat().st_size == 2 << 20
   assert (tmp_path / "sub" / "small").exists()
+
+
+def test_an_overlay_looks_as_a_copy_does(tmp_path):
+  look = "find . ! -type l -exec stat -c '%n %a %Y %F' {} + | sort; umask"
+
+  def workspace(name):
+    folder = tmp_path / name
+    (folder / "a" / "empty").mkdir(parents=True)
+    (folder / "a" / "large").write_bytes(b"l" * (2 << 20))
+    (folder / "run.sh").write_text("#!/bin/sh\n")
+    (folder / "plain.txt").write_text("p")
+    (folder / "plain.txt").chmod(0o777)
+    (folder / "a").chmod(0o700)
+    return folder
+
+  async def seen(sandbox):
+    mounted = await sandbox.exec("grep -c '^overlay /workspace' /proc/mounts", 5)
+    return mounted.output, (await sandbox.exec(look, 5)).output
+
+  settled, other = workspace("settled"), workspace("other")
+  settle(settled)
+  overlaid, copied = run(seen, settled), run(seen, other)
+  assert (overlaid[0], copied[0]) == ("1\n", "0\n")
+  assert overlaid[1] == copied[1]
+  assert "./a/empty 755 1577836800 directory\n" in copied[1]
+  assert "./run.sh 755 1577836800 regular file\n" in copied[1]
+  (settled / "plain.txt").write_text("#!")  # its mode now says other than its start
+  settled_time = (settled / "run.sh").stat().st_mtime
+  os.utime(settled / "plain.txt", (settled_time, settled_time))
+  assert run(seen, settled)[0] == "0\n"
 
 
 def test_a_cgroup_where_one_can_be_made_and_rlimits_otherwise(monkeypatch):

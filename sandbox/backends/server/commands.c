@@ -242,6 +242,16 @@ static int do_kill(uint32_t id, struct field *f) {
   return 0;
 }
 
+/* Ends the command of an exec that nobody waits for any more. */
+static int do_cancel(uint32_t id, struct field *f) {
+  struct command *c = commands;
+  (void)id;
+  while (c != NULL && (!running(c) || c->request == 0 || c->request != number(f[0])))
+    c = c->next;
+  if (c != NULL) kill_tree(c), reap();
+  return 0;
+}
+
 static int do_processes(uint32_t id, struct field *f) {
   size_t count = scan(0);
   uint32_t *ids = (uint32_t *)copy;
