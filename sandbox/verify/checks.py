@@ -14,7 +14,6 @@ whatever the attempt or the start of this sandbox took.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import secrets
@@ -35,8 +34,7 @@ _PROGRAMS = {
     for name in ("runner.py", "resident.py")
 }
 _RUN = "exec python3 -I -S /verify/runner.py"
-_AGENT = Bounds()
-_BOUNDS = Bounds(disk=4 * _AGENT.disk, inodes=4 * _AGENT.inodes)
+_ROOM = 4  # times what the agent had on its disk: a copy of that, and the checks' own
 _STAGING_SECONDS = 120.0  # of a verifier sandbox's life, beside the checks' own
 
 Graded = tuple[float, dict[str, float]]  # the score, and the values behind it
@@ -76,15 +74,16 @@ async def verify(
     backend: str = "bubblewrap",
     run_id: str = "verify",
     seconds: float = CHECK_SECONDS,
+    agent: Bounds = Bounds(),
 ) -> Outcome:
   """Scores a workspace by the task's checks; `reports` are for those that ask.
 
-  `code` is the mean of what `grade` gives, weighted by `task.check_weights`
+  `agent` are the bounds of the sandbox that the workspace is of. `code` is the mean of what `grade` gives, weighted by `task.check_weights`
   (1 where it names none).
   """
 
   async def grade(state: State) -> Graded:
-    checks = await _grade(task, state, backend, run_id, seconds)
+    checks = await _grade(task, state, backend, run_id, seconds, agent)
     return weighted(task, checks), checks
 
   return await judge(
@@ -123,10 +122,20 @@ async def judge(
 
 
 def open_verifier(
-    backend: str, run_id: str, now: str, folders: tuple[str, ...], seconds: float
+    backend: str,
+    run_id: str,
+    now: str,
+    folders: tuple[str, ...],
+    seconds: float,
+    agent: Bounds,
 ) -> Sandbox:
-  """A sandbox for checks that take at most `seconds` in all; not started."""
-  bounds = dataclasses.replace(_BOUNDS, lifetime_seconds=seconds + _STAGING_SECONDS)
+  """A sandbox, not started, for checks that take at most `seconds` in all, of what
+  a sandbox of the bounds `agent` can hold."""
+  bounds = Bounds(
+      disk=_ROOM * agent.disk,
+      inodes=_ROOM * agent.inodes,
+      lifetime_seconds=seconds + _STAGING_SECONDS,
+  )
   return open_sandbox(
       backend, bounds=bounds, run_id=run_id, now=now, folders=(*folders, "/verify")
   )
@@ -157,10 +166,11 @@ async def hand_over(sandbox: Sandbox, state: State, beside: Files = {}) -> str:
 
 
 async def _grade(
-    task: Task, state: State, backend: str, run_id: str, seconds: float
+    task: Task, state: State, backend: str, run_id: str, seconds: float, agent: Bounds
 ) -> dict[str, float]:
   """What `grade` gives in a fresh sandbox; `CheckError` if nothing sound."""
-  async with open_verifier(backend, run_id, task.now, ("/checks",), seconds) as sandbox:
+  sandbox = open_verifier(backend, run_id, task.now, ("/checks",), seconds, agent)
+  async with sandbox:
     await sandbox.start()
     nonce = await stage(task, sandbox, state)
     result = await sandbox.exec(_RUN, seconds)
