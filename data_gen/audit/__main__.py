@@ -23,6 +23,7 @@ from data_gen.audit.report import printed, printed_table
 from data_gen.compose.make import rebuild
 from sandbox.backends import check_backend
 from sandbox.backends.flags import backend
+from sandbox.reap import reap
 
 _TASKS = flags.DEFINE_string("tasks", None, "Folder of task directories.")
 _AGAINST = flags.DEFINE_string(
@@ -54,6 +55,7 @@ def main() -> dict[str, Any]:
   against = _folder("against", _AGAINST.value) if _AGAINST.value else None
   library = skills.library(Path(_SKILLS.value)) if _SKILLS.value else None
   check_backend(backend(), folder)
+  reap()
   if _ATTACKS.value:
     with only_writer(folder, "audit"):
       found = asyncio.run(attack_table(folder, _CONCURRENCY.value, backend()))

@@ -495,9 +495,27 @@ def test_a_start_without_a_descriptor_is_lost_and_leaves_nothing():
 
 def test_without_a_compiler_it_is_said_what_to_install(monkeypatch, tmp_path):
   monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-  build.server_binary.cache_clear()
+  build._server.cache_clear()
   monkeypatch.setenv("PATH", "/nowhere")
   with pytest.raises(UserError, match="apt install gcc libc6-dev"):
     build.server_binary()
   monkeypatch.undo()
-  build.server_binary.cache_clear()
+  build._server.cache_clear()
+
+
+def test_servers_that_nobody_uses_are_removed(monkeypatch, tmp_path):
+  kept = tmp_path / "clawgym_jax"
+  kept.mkdir()
+  files = {"server-old": 31, "server-new": 29, ".server-old.part": 31, "passwd": 99}
+  for name, days in files.items():
+    (kept / name).write_text("")
+    os.utime(kept / name, (time.time() - days * 86400,) * 2)
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+  build._server.cache_clear()
+  made = build.server_binary()
+  assert {path.name for path in kept.iterdir()} == {"server-new", "passwd", made.name}
+  os.utime(made, (0, 0))
+  build._server.cache_clear()  # as on the next day
+  assert build.server_binary() == made and made.stat().st_mtime > time.time() - 60
+  monkeypatch.undo()
+  build._server.cache_clear()
