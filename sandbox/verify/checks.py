@@ -29,6 +29,8 @@ from sandbox.backends.base import Files, gather, pack
 
 CHECK_SECONDS = 20.0
 
+_CHECK_ERROR = "check_error"  # kind of cause
+
 _PROGRAMS = {
     name: Path(__file__).with_name(name).read_bytes()
     for name in ("runner.py", "resident.py")
@@ -116,9 +118,14 @@ async def judge(
         return scored(0.0, cause=f"checks_ended: {error}")
     return scored(score, checks)
   except CheckError as error:
-    return unscored(f"check_error: {error}")
+    return unscored(f"{_CHECK_ERROR}: {error}")
   except (SandboxLost, SandboxError) as error:
     return unscored(f"verifier_lost: {error}")
+
+
+def is_check_error(cause: str | None) -> bool:
+  """Whether an attempt is unscored for what its checks did, not its agent."""
+  return (cause or "").startswith(f"{_CHECK_ERROR}:")
 
 
 def open_verifier(
