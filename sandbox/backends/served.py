@@ -165,7 +165,7 @@ class ServedSandbox(base.Sandbox):
 
   async def start(self, files: base.Files | Path = {}) -> Self:
     self._initial = files if isinstance(files, Path) else dict(files)
-    content = b"" if self._lower is not None else base.pack(files)
+    content = b"" if self._lower is not None or files == {} else base.pack(files)
     try:
       async with asyncio.timeout(self._bounds.boot_seconds):
         reader, self._writer = await self._connect()

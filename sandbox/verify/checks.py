@@ -32,7 +32,7 @@ CHECK_SECONDS = 20.0
 _CHECK_ERROR = "check_error"  # kind of cause
 
 _PROGRAMS = {
-    name: Path(__file__).with_name(name).read_bytes()
+    f"verify/{name}": Path(__file__).with_name(name).read_bytes()
     for name in ("runner.py", "resident.py")
 }
 _RUN = "exec python3 -I -S /verify/runner.py"
@@ -150,14 +150,14 @@ def open_verifier(
 
 async def stage(task: Task, sandbox: Sandbox, state: State) -> str:
   """Puts the checks, the programs and their input in place; gives the nonce."""
-  await sandbox.restore(pack(gather(task.checks)), "/checks")
-  return await hand_over(sandbox, state, _PROGRAMS)
+  checks = {f"checks/{name}": data for name, data in gather(task.checks).items()}
+  return await hand_over(sandbox, state, {**checks, **_PROGRAMS})
 
 
 async def hand_over(sandbox: Sandbox, state: State, beside: Files = {}) -> str:
   """Puts the workspace and the runner's input in place; gives the nonce.
 
-  `beside` are more files for the folder of the input.
+  `beside` are more files, by their paths from the root.
   """
   nonce = secrets.token_hex(16)
   given = {
@@ -167,8 +167,8 @@ async def hand_over(sandbox: Sandbox, state: State, beside: Files = {}) -> str:
       "reports": list(state.reports),
   }
   await sandbox.restore(state.snapshot)
-  files = {**beside, "input.json": json.dumps(given).encode()}
-  await sandbox.restore(pack(files), "/verify")
+  files = {**beside, "verify/input.json": json.dumps(given).encode()}
+  await sandbox.restore(pack(files), "/")
   return nonce
 
 
