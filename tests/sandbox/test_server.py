@@ -519,3 +519,20 @@ def test_servers_that_nobody_uses_are_removed(monkeypatch, tmp_path):
   assert build.server_binary() == made and made.stat().st_mtime > time.time() - 60
   monkeypatch.undo()
   build._server.cache_clear()
+
+
+def test_what_a_shell_would_only_make_way_for_needs_none():
+  async def body(sandbox):
+    env = {"CLAWGYM_NOW", "CLAWGYM_REPORT", "HOME", "LANG", "PATH", "TZ"}
+    alone = await sandbox.exec("exec  env ", 5)
+    assert {line.partition("=")[0] for line in alone.output.splitlines()} == env
+    by_shell = await sandbox.exec("exec env $nothing", 5)
+    assert "SHLVL=" in by_shell.output
+    assert (await sandbox.exec("exec sh -c exit", 5)).exit_code == 0
+    missing = await sandbox.exec("exec no-such-program", 5)
+    assert missing.exit_code == 127 and "no-such-program: not found" in missing.output
+    for command, code in (("exec", 0), ("exec -a x true", 0), ("exec cd", 127)):
+      assert (await sandbox.exec(command, 5)).exit_code == code, command
+    assert (await sandbox.exec("exec pwd", 5)).output == "/workspace\n"
+
+  run(body)
