@@ -5,8 +5,8 @@ cgroup, a directory with sockets, or a process caught while it started. All of
 them carry the label of their controller; what one that lives made is never
 touched, whatever run it is of, and what one made that can't be seen from here
 only when its time is over. Directories are looked for wherever this user's runs
-have made some, whatever TMPDIR they had. The command looks through the containers of a docker
-daemon too where there is one, and pods with --backend=kubernetes?….
+have made some, whatever TMPDIR they had. The command looks through the containers
+of a docker daemon too where there is one, and pods with --backend=kubernetes?….
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def file_mode(start: bytes) -> int:
 
 def settle(folder: Path) -> None:
   """Gives `folder` and all in it this time and these modes; follows no link."""
-  for parent, folders, files in os.walk(folder, topdown=False):
+  for parent, _, files in os.walk(folder, topdown=False):
     for name in files:
       path = os.path.join(parent, name)
       if not os.path.islink(path):

@@ -117,10 +117,10 @@ class BubblewrapSandbox(ServedSandbox):
       self._stream.close()
     if self._pid is not None and not self._ended:
       if self._answered:
-        _kill_children(self._pid)  # then bwrap ends, after the last inside
+        kill_children(self._pid)  # then bwrap ends, after the last inside
       else:
-        await _stop_booting(self._pid)
-        _kill_children(self._pid)
+        await stop_booting(self._pid)
+        kill_children(self._pid)
         os.kill(self._pid, signal.SIGKILL)
       if not await _wait(self._pid, _STOP_SECONDS):
         os.kill(self._pid, signal.SIGKILL)
@@ -276,7 +276,7 @@ def _mounts(folders: tuple[str, ...] = (), lower: str | None = None) -> list[str
   return [*args, "--remount-ro", "/"]
 
 
-def _kill_children(pid: int) -> None:
+def kill_children(pid: int) -> None:
   """Kills the children of a bwrap: process 1, and with it all the rest."""
   with contextlib.suppress(OSError):
     with open(f"/proc/{pid}/task/{pid}/children") as file:
@@ -284,7 +284,7 @@ def _kill_children(pid: int) -> None:
         os.kill(int(child), signal.SIGKILL)
 
 
-async def _stop_booting(pid: int) -> None:
+async def stop_booting(pid: int) -> None:
   """Stops a bwrap whose child may not be tied to it yet, so that it makes no more.
 
   Until bwrap's child has asked to die with its parent, killing the parent

@@ -36,7 +36,7 @@ import docker.errors
 import requests.exceptions
 
 from clawgym_jax.contracts.errors import UserError
-from sandbox.backends import base, build, served
+from sandbox.backends import build, served
 from sandbox.backends.base import SandboxLost
 from sandbox.backends.labels import Label, label
 from sandbox.backends.served import Reader, ServedSandbox, Writer

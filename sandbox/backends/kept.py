@@ -32,7 +32,9 @@ def kept_folder() -> Path:
   folder.mkdir(mode=0o700, exist_ok=True)
   info = folder.lstat()
   if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid():
-    raise UserError(f"{folder} is another user's: set XDG_CACHE_HOME to a place of yours")
+    raise UserError(
+        f"{folder} is another user's: set XDG_CACHE_HOME to a place of yours"
+    )
   return folder
 
 

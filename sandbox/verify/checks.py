@@ -80,8 +80,8 @@ async def verify(
 ) -> Outcome:
   """Scores a workspace by the task's checks; `reports` are for those that ask.
 
-  `agent` are the bounds of the sandbox that the workspace is of. `code` is the mean of what `grade` gives, weighted by `task.check_weights`
-  (1 where it names none).
+  `agent` are the bounds of the sandbox that the workspace is of. `code` is the mean
+  of what `grade` gives, weighted by `task.check_weights` (1 where it names none).
   """
 
   async def grade(state: State) -> Graded:

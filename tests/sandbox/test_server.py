@@ -25,8 +25,7 @@ from sandbox.backends import (
     labels,
     open_sandbox,
 )
-from clawgym_jax.contracts.workspace import settle
-from sandbox.backends.base import Entry, pack_entries, unpack, unpack_entries
+from sandbox.backends.base import pack_entries, unpack, unpack_entries
 from sandbox.backends.frames import Op
 from tests.sandbox.started import run
 
@@ -167,76 +166,6 @@ def test_any_number_is_a_time():
       assert (result.exit_code, result.timed_out) == (ends, ends != 0), seconds
 
   run(body)
-
-
-@pytest.mark.parametrize("owned", ["by root", "by another"])
-def test_a_large_workspace_is_an_overlay(tmp_path, owned):
-  (tmp_path / "sub").mkdir()
-  (tmp_path / "big").write_bytes(b"b" * (2 << 20))
-  (tmp_path / "sub" / "small").write_text("small\n")
-  (tmp_path / "run.sh").write_text("#!/bin/sh\necho ran\n")
-  (tmp_path / "run.sh").chmod(0o755)
-  settle(tmp_path)
-  if owned == "by another":
-    os.chown(tmp_path / "big", 12345, 12345)  # then it must be copied
-
-  async def body(sandbox):
-    mounts = (await sandbox.exec("grep /workspace /proc/mounts", 5)).output
-    assert mounts.startswith("overlay" if owned == "by root" else "tmpfs")
-    hidden = await sandbox.exec("ls -A /run/lower /run/upper | wc -l", 5)
-    assert hidden.output == "3\n"  # the names and a line between
-    ran = await sandbox.exec(
-        "./run.sh && cat sub/small && echo more >> big && rm sub/small && mkdir d &&"
-        " echo new > d/new && rm -r d && mkdir d && echo x > d/x; echo $?", 10
-    )
-    assert ran.output == "ran\nsmall\n0\n"
-    assert await sandbox.diff() == {
-        "big": "changed", "d/x": "added", "sub/small": "removed"
-    }  # fmt: skip
-    full = await sandbox.exec("head -c 20000000 /dev/zero > f || echo full", 20)
-    assert "full" in full.output
-    await sandbox.exec("rm f", 5)
-    async with await sandbox.fork() as other:
-      assert await other.diff() == await sandbox.diff()
-
-  async def whole():
-    async with open_sandbox(bounds=Bounds(disk=16 << 20)) as sandbox:
-      await sandbox.start(tmp_path)
-      await body(sandbox)
-
-  asyncio.run(whole())
-  assert (tmp_path / "big").stat().st_size == 2 << 20
-  assert (tmp_path / "sub" / "small").exists()
-
-
-def test_an_overlay_looks_as_a_copy_does(tmp_path):
-  look = "find . ! -type l -exec stat -c '%n %a %Y %F' {} + | sort; umask"
-
-  def workspace(name):
-    folder = tmp_path / name
-    (folder / "a" / "empty").mkdir(parents=True)
-    (folder / "a" / "large").write_bytes(b"l" * (2 << 20))
-    (folder / "run.sh").write_text("#!/bin/sh\n")
-    (folder / "plain.txt").write_text("p")
-    (folder / "plain.txt").chmod(0o777)
-    (folder / "a").chmod(0o700)
-    return folder
-
-  async def seen(sandbox):
-    mounted = await sandbox.exec("grep -c '^overlay /workspace' /proc/mounts", 5)
-    return mounted.output, (await sandbox.exec(look, 5)).output
-
-  settled, other = workspace("settled"), workspace("other")
-  settle(settled)
-  overlaid, copied = run(seen, settled), run(seen, other)
-  assert (overlaid[0], copied[0]) == ("1\n", "0\n")
-  assert overlaid[1] == copied[1]
-  assert "./a/empty 755 1577836800 directory\n" in copied[1]
-  assert "./run.sh 755 1577836800 regular file\n" in copied[1]
-  (settled / "plain.txt").write_text("#!")  # its mode now says other than its start
-  settled_time = (settled / "run.sh").stat().st_mtime
-  os.utime(settled / "plain.txt", (settled_time, settled_time))
-  assert run(seen, settled)[0] == "0\n"
 
 
 def test_a_cgroup_where_one_can_be_made_and_rlimits_otherwise(monkeypatch):
@@ -419,32 +348,6 @@ def test_names_and_output_of_any_bytes():
     assert any(e.kind == "dir" and e.name.startswith("top/d") for e in entries)
 
   run(body, names)
-
-
-def test_restore_takes_what_stands_in_the_way():
-  async def body(sandbox):
-    await sandbox.exec("mkfifo pipe; ln -s /etc/passwd link; ln -s nowhere/x up", 5)
-    snapshot = pack_entries([
-        Entry("pipe", b"1"), Entry("link", b"2"), Entry("up", b"3"),
-        Entry("d", kind="dir"), Entry("run", b"#!/bin/sh\necho hi", mode=0o755),
-        Entry("big", os.urandom(5_000_000)),
-    ])  # fmt: skip
-    await asyncio.wait_for(sandbox.restore(snapshot), 10)
-    result = await sandbox.exec("cat pipe link up; ./run; ls -d d", 5)
-    assert result.output == "123hi\nd\n"
-    files = {e.name: e for e in unpack_entries(await sandbox.snapshot())}
-    assert files["run"].mode == 0o755 and len(files["big"].data) == 5_000_000
-    both = [pack_entries([Entry(n, n.encode() * 3_000_000)]) for n in "xy"]
-    await asyncio.gather(*map(sandbox.restore, both))
-    for name in "xy":
-      assert await sandbox.read(name, 9) == name.encode() * 9
-    with pytest.raises(SandboxError):
-      await sandbox.restore(snapshot[:-30])
-    with pytest.raises(SandboxError) as error:
-      await sandbox.restore(pack_entries([Entry("more", bytes(90_000_000))]))
-    assert error.value.code in (errno.ENOSPC, errno.EFBIG)
-
-  run(body)
 
 
 def test_calls_that_only_attack_the_kernel_are_refused():

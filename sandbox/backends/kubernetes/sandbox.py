@@ -348,7 +348,7 @@ class KubernetesSandbox(ServedSandbox):
       async with asyncio.timeout(_LOOKUP_SECONDS):
         found = await asyncio.get_running_loop().getaddrinfo(name, port)
     except (OSError, TimeoutError) as error:
-      raise SandboxLost(f"the API server's name {name} was not found: {error}") from None
+      raise SandboxLost(f"no address of the API server {name}: {error}") from None
     address = found[0][4][0]
     for attempt in range(3):
       if attempt:  # a policy may come a moment after its pod
@@ -441,9 +441,10 @@ async def _stage(api: Api, server: Server) -> None:
           f"the NetworkPolicy {manifests.POLICY} of namespace {api.cluster.namespace}"
           " is not the one that shuts the network; delete it and start again"
       )
-    for files in (
-        manifests.names(api.cluster.user), *([] if server.path else [server.config_map()])
-    ):  # fmt: skip
+    shared = [manifests.names(api.cluster.user)]
+    if not server.path:
+      shared.append(server.config_map())
+    for files in shared:
       there = await _ensure(api, api.path("configmaps"), files)
       if any(there.get(kind) != files.get(kind) for kind in ("data", "binaryData")):
         raise UserError(

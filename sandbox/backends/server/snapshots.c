@@ -204,7 +204,8 @@ static void finish_folders(void) {
 }
 
 static void forget_laters(void) {
-  for (size_t i = 0; i < un.laters; i++) free(un.later[i].path), free(un.later[i].target);
+  for (struct later *at = un.later; at < un.later + un.laters; at++)
+    free(at->path), free(at->target);
   free(un.later);
   un.later = NULL, un.laters = 0;
 }
