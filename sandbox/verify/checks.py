@@ -36,7 +36,8 @@ _PROGRAMS = {
     for name in ("runner.py", "resident.py")
 }
 _RUN = "exec python3 -I -S /verify/runner.py"
-_ROOM = 4  # times what the agent had on its disk: a copy of that, and the checks' own
+_LEAST = Bounds(disk=4 * Bounds().disk, inodes=4 * Bounds().inodes)
+_PAGE = 4096  # bytes that a file of one byte takes
 _STAGING_SECONDS = 120.0  # of a verifier sandbox's life, beside the checks' own
 
 Graded = tuple[float, dict[str, float]]  # the score, and the values behind it
@@ -138,9 +139,10 @@ def open_verifier(
 ) -> Sandbox:
   """A sandbox, not started, for checks that take at most `seconds` in all, of what
   a sandbox of the bounds `agent` can hold."""
+  # A snapshot holds at most twice its disk, for links and holes come as files.
   bounds = Bounds(
-      disk=_ROOM * agent.disk,
-      inodes=_ROOM * agent.inodes,
+      disk=max(_LEAST.disk, 2 * (agent.disk + _PAGE * agent.inodes)),
+      inodes=max(_LEAST.inodes, 2 * agent.inodes),
       lifetime_seconds=seconds + _STAGING_SECONDS,
   )
   return open_sandbox(
