@@ -133,6 +133,8 @@ def tokenise(
   if not (folder / "index.json").exists():
     with only_writer(folder, "process that tokenises", _WAIT_SECONDS):
       if not (folder / "index.json").exists():
+        for torn in folder.glob(".[0-9i]*"):  # what a killed process was writing
+          torn.unlink()
         _fill(folder, source, files, min_reward, processes)
   return Tokenised(folder)
 

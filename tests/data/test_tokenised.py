@@ -105,6 +105,7 @@ def test_a_killed_run_takes_its_helpers_along_and_is_continued(tmp_path, monkeyp
   done = list(cache.glob("*/*[0-9].json"))
   assert len(done) < 80 and not list(cache.glob("*/index.json"))
   before = {p: p.stat().st_mtime_ns for p in done}
+  (done[0].parent / ".00070.npy.x7_1").write_bytes(b"torn")  # or one of its own
   monkeypatch.setattr(tokenised, "_CHUNK", 8)
   entry = tokens(path, cache)
   assert {p: p.stat().st_mtime_ns for p in done} == before
