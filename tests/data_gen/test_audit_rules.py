@@ -43,14 +43,15 @@ def _transcript(*steps: tuple[str, str]) -> list[dict]:
 
 
 def test_a_word_of_a_call_comes_from_somewhere(tmp_path):
-  foreign = _task(tmp_path / "f")
-  seen = _transcript(("cat a-17.csv", "ann,1234"), ("echo 1234 > x.txt", ""))
-  assert invented(foreign, seen) == []
-  unseen = _transcript(("echo 1234 > x.txt", ""), ("cat a-17.csv", "ann,1234"))
-  assert invented(foreign, unseen) == ["1234"]
-  ours = _task(tmp_path / "o", provenance={"generator": "procedural-9"})
-  hidden = _transcript(("echo zanzibar", ""))
-  assert invented(ours, hidden) == ["zanzibar"] and invented(foreign, hidden) == []
+  """Of our own calls every word is judged, of others' those that are literals."""
+  for name, made_by in (("f", {}), ("o", {"generator": "procedural-9"})):
+    task = _task(tmp_path / name, provenance=made_by)
+    seen = _transcript(("cat a-17.csv", "ann,1234"), ("echo 1234 > a-17.csv", ""))
+    assert invented(task, seen) == []
+    unseen = _transcript(("echo 1234 > a-17.csv", ""), ("cat a-17.csv", "ann,1234"))
+    assert invented(task, unseen) == ["1234"]
+    hidden = _transcript(("echo zanzibar > a-17.csv", ""))
+    assert invented(task, hidden) == ["zanzibar"]
   assert words("Total_7: ÄB-c") == ["total", "7", "äb", "c"]
   assert {"json", "rows", "print"} <= templates() and "zanzibar" not in templates()
 
