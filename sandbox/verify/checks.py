@@ -19,7 +19,6 @@ import json
 import math
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from clawgym_jax.contracts.task import Task
 from clawgym_jax.contracts.trajectory import Outcome, scored, unscored
 from sandbox.backends import Bounds, Sandbox, SandboxError, SandboxLost, open_sandbox
 from sandbox.backends.base import Files, gather, pack
+from sandbox.verify.state import State
 
 CHECK_SECONDS = 20.0
 
@@ -40,22 +40,6 @@ _BOUNDS = Bounds(disk=4 * _AGENT.disk, inodes=4 * _AGENT.inodes)
 _STAGING_SECONDS = 120.0  # of a verifier sandbox's life, beside the checks' own
 
 Graded = tuple[float, dict[str, float]]  # the score, and the values behind it
-
-
-@dataclass(frozen=True)
-class State:
-  """What an attempt left for its checks.
-
-  Attributes:
-    snapshot: the workspace, see `Sandbox.snapshot`.
-    transcript: OpenAI messages.
-    reports: what the services said, see `Sandbox.reports`.
-  """
-
-  snapshot: bytes
-  final_message: str = ""
-  transcript: Sequence[dict[str, Any]] = ()
-  reports: Sequence[dict[str, Any]] = ()
 
 
 class CheckError(Exception):

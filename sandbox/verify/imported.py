@@ -17,7 +17,8 @@ from clawgym_jax.contracts.task import Task
 from clawgym_jax.contracts.trajectory import Outcome
 from sandbox.backends.base import gather, pack
 from sandbox.verify import checks
-from sandbox.verify.checks import CHECK_SECONDS, State
+from sandbox.verify.checks import CHECK_SECONDS
+from sandbox.verify.state import State
 from sandbox.verify.clawgym import REWARD_SECONDS, verify_clawgym
 
 PACKAGE = "checks/reward.json"

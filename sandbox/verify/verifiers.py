@@ -13,7 +13,7 @@ from typing import Any
 
 from clawgym_jax.contracts.task import Task
 from clawgym_jax.contracts.trajectory import Outcome
-from sandbox.verify.checks import State
+from sandbox.verify.state import State
 from sandbox.verify.imported import verify
 from sandbox.verify.many import Verifier
 
