@@ -111,6 +111,9 @@ SYNTAX = [
     _exec("grep -E '^[0-9]{2},Ann Miller,' data.csv | tr a-z A-Z | jq -r '.[0].id'"),
     _exec("python3 /tmp/step.py > /tmp/step.txt && diff /tmp/step.txt /workspace/data.csv"),
     _exec("tar czf /tmp/x.tgz out && tar tzf /tmp/x.tgz && git -C . log --oneline -n 5"),
+    _exec("outbox send --channel=email --to=ann@miller --subject='Paid orders'"),
+    _exec("cron add --name='paid orders' --cron='0 5 * * 1-5' --message='List orders'"),
+    _exec("websearch how paid orders of Ann Miller are listed elsewhere"),
     _exec("sqlite3 -header data.csv 'select client, round(sum(amount), 2) as total from t"
           " group by client order by total desc limit 5'"),
     _write("/tmp/step.py", "#!/usr/bin/env python3\n'''Adds things up, at length.'''\n"),

@@ -11,7 +11,7 @@ from data_gen.audit.literals.shell import shell
 from data_gen.audit.literals.texts import leaves, plain, prose
 from sandbox.tools.schemas import FULL
 
-_SAID = frozenset("body text message description content final_message".split())
+_SAID = frozenset("body text message description content query".split())
 _FREE = frozenset("timeout limit offset yieldMs timeoutMs maxChars count lines".split())
 
 

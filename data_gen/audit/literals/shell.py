@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from data_gen.audit.literals.files import PYTHONS, document
 from data_gen.audit.literals.python import python
 from data_gen.audit.literals.texts import (
-  QUOTED, SQL, Printed, loose, numbers, plain, sql, unformatted, unpatterned,
+  QUOTED, SQL, Printed, loose, numbers, plain, prose, sql, unformatted, unpatterned,
 )
 
 _OPERATORS = set(";&|()<>\n")
@@ -142,6 +142,8 @@ def _interpreted(name: str, args: list[str], depth: int) -> Iterator[str]:
     yield from _value(arg)
 
 
+_SERVICES = ("outbox", "calendar", "cron")  # whose first argument is an action
+_CHOSEN = ("--mode", "--enabled", "--channel", "--every-ms")  # of a few, or in units
 _NAMING = frozenset("-name -iname -path -ipath -newer".split())
 _PATTERNED = frozenset("grep egrep fgrep zgrep rg".split())
 _PROGRAMS = frozenset("sed awk gawk mawk jq perl".split())
@@ -152,12 +154,17 @@ def _arguments(name: str, args: list[str]) -> Iterator[str]:
   before = ""
   if name == "git":
     args = _of_git(args)
+  if name in _SERVICES:
+    args = args[1:]
+  if name == "websearch":
+    yield from prose(" ".join(args))
+    return
   if name == "tar" and args and re.fullmatch("[A-Za-z]+", args[0]):
     args = args[1:]
   for arg in args:
     option, _, value = arg.partition("=")
     if arg.startswith("--") and value:
-      yield from _value(value)
+      yield from _value(value) if option not in _CHOSEN else ()
     elif arg.startswith(("-", "+")) and len(arg) > 1:
       pass
     elif name == "find" and before.startswith("-") and before not in _NAMING:

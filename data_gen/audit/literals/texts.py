@@ -8,6 +8,7 @@ from typing import Any
 
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:[.,]\d+)*(?![\w.]*\w)")
 QUOTED = re.compile(r"'([^'\n]*)'|\"([^\"\n]*)\"")
+_CRONTAB = re.compile(r"(?:[\d*/,-]+ ){4}[\d*/,A-Za-z-]+")
 PROSE = 4  # words of a text that may be prose
 _SCRATCH = re.compile(r"(?<![\w/.])(?:/tmp|/dev|~)(?:/[^\s'\"]*|(?![\w/]))|/workspace/")
 SQL = re.compile(
@@ -25,6 +26,9 @@ def plain(text: str) -> Iterator[str]:
   """A text that is a value as a whole, but for prose."""
   text = _SCRATCH.sub(" ", text)
   said = text.split()
+  if _CRONTAB.fullmatch(text.strip()):  # minute, hour, day and month, not weekdays
+    said = [field for field in said[:4] if field not in ("0", "*")]
+    text = " ".join(said)
   lower = sum(word.isalpha() and word.islower() for word in said)
   if len(said) >= PROSE and 2 * lower >= len(said):
     yield from prose(text)
