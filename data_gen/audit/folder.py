@@ -1,9 +1,9 @@
 """Admits the tasks of a folder, or moves them to DIR/rejected with their causes.
 
 Each is tried by `trial`; of those that are the same work, or nearly the same
-request, only the first stays. A task that can't even be loaded is rejected. A run that the
-platform lost, or that the host had no means for, decides nothing: the task
-stays, counted as undecided, and the same command tries it again. A fault of
+request, only the first stays. A task that can't even be loaded is rejected. A run
+that the platform lost, or that the host had no means for, decides nothing: the
+task stays, counted as undecided, and the same command tries it again. A fault of
 our own ends the audit. Verdicts are kept in DIR/audit.json by content hash;
 what an earlier run rejected is reported but is no error of this one.
 """

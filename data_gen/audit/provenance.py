@@ -40,9 +40,9 @@ _SHELL = frozenset(
 )
 # Of every program: names of kinds, encodings and formats; what follows from a date.
 _FORMS = frozenset(
-    "csv tsv json jsonl yaml yml toml ini md txt html xml log ics vcf eml mbox db sqlite"
-    " xlsx docx pdf zip tar gz py sh sql bak tmp true false null none nan utf ascii"
-    " workspace am pm ok failed mode ro rw"
+    "csv tsv json jsonl yaml yml toml ini md txt html xml log ics vcf eml mbox db"
+    " sqlite xlsx docx pdf zip tar gz py sh sql bak tmp true false null none nan utf"
+    " ascii workspace am pm ok failed mode ro rw"
     " html head body table thead tbody tr td th ul ol li div span href title h1 h2 h3"
     " begin end vcalendar vevent version prodid uid dtstart dtend vcard fn tel".split()
     + [n.lower() for names in (calendar.day_name, calendar.month_name) for n in names]
@@ -162,7 +162,9 @@ class _ByLiterals:
   def _known(self, word: str) -> bool:
     if word in _FORMS or (word.isalpha() and len(word) == 1):
       return True
-    return _given(word, self._seen, _FORMS) or any(s in self._stems for s in _stems(word))
+    if _given(word, self._seen, _FORMS):
+      return True
+    return any(stem in self._stems for stem in _stems(word))
 
 
 def _stems(word: str) -> Iterator[str]:

@@ -1,9 +1,10 @@
 """What a task's files give away, and what they leave unsaid.
 
 No file that the agent sees holds the checks or the calls that solve it, and none
-that the solution does not need holds what they expect, or what it hands over; and what the checks expect can be found: each path that they judge is
-said in the request or shown by a name or a text of the workspace, and each word
-that they expect is said, is in a file, or comes out of the solution's run over them.
+that the solution does not need holds what they expect, or what it hands over. And
+what the checks expect can be found: each path that they judge is said in the request
+or shown by a name or a text of the workspace, and each word that they expect is
+said, is in a file, or comes out of the solution's run over them.
 """
 
 from __future__ import annotations

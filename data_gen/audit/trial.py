@@ -6,8 +6,8 @@ the checks. The same calls, with those around them too, score 1 over other recor
 where the task can be made again so. Doing nothing, falling for the hazard and every
 adversary score 0, nine in ten small wrong edits of the right result less than 1.
 It allows at least ten such edits: of a result that is too small for them, whoever made
-it, nothing could be said, so it is rejected. Of a task that can't be made again over
-other records the same calls run elsewhere: on another day, with another locale and zone.
+it, nothing could be said, so it is rejected. The calls of a task of others, which can't
+be made again over other records, run elsewhere: another day, another locale and zone.
 What its files say is in `reading`, what its rubric may ask in `rubric`, what a set of
 tasks must be in `folder`.
 """

@@ -42,9 +42,10 @@ def mutants(
   """At most `most` wrong versions of `right`, the state after the solution.
 
   Every changed file gives some, in turn. An input is harmed once, a side effect
-  is lost, doubled and altered. Fewer than `most` are all that can be made. Where there is neither a file nor a side effect,
+  is lost, doubled and altered. Where there is neither a file nor a side effect,
   the final message is what is wrong. Where `asked` is given, only files that it
-  names are results, and whether inputs are to be kept is not known.
+  names are results, and whether inputs are to be kept is not known. Fewer than
+  `most` are all that can be made.
   """
   after = unpack(right.snapshot)
   rng = random.Random(f"mutants {key}")

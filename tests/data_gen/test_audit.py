@@ -380,7 +380,9 @@ def test_who_leaves_the_files_but_not_the_side_effects_has_not_done_the_work(tmp
   assert found.causes == [] and found.mutants >= 10
 
 
-@pytest.mark.parametrize("what", ["date -d $CLAWGYM_NOW +%F", "echo $LC_ALL", "date +%Z"])
+@pytest.mark.parametrize(
+    "what", ["date -d $CLAWGYM_NOW +%F", "echo $LC_ALL", "date +%Z"]
+)
 def test_a_solution_of_others_runs_elsewhere_too(what, tmp_path):
   """What depends on the day, the locale or the zone is right here alone."""
   command = f"cp in.txt out.txt && {what} >> out.txt && {SENDS}"

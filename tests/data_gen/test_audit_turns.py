@@ -118,8 +118,9 @@ def test_turns_and_hazards_are_counted_and_a_hazard_needs_its_proof(tmp_path):
   assert (summary["admitted"], summary["rejected"]) == (2, 1)
   (cause,) = summary["causes"]["bare"]
   assert "needs the calls that fall for it" in cause
-  assert summary["figures"]["shares"]["turns"] == {"1": 1, "3": 1}
-  assert summary["figures"]["shares"]["hazards"] == {"none": 1, "planted_instruction": 1}
+  found = summary["figures"]["shares"]
+  assert found["turns"] == {"1": 1, "3": 1}
+  assert found["hazards"] == {"none": 1, "planted_instruction": 1}
   shown = report.printed(summary["figures"])
   assert "admitted by user turns: 1 with 1, 1 with 3" in shown
   assert "admitted by hazard: 1 with none, 1 with planted_instruction" in shown

@@ -486,9 +486,8 @@ def test_the_card_says_of_runs_what_an_audit_wrote_down(folder, tmp_path):
   }  # fmt: skip
   (source / "audit.json").write_text(json.dumps({"tasks": kept}))
   convert(source, tmp_path / "b" / "README.md")
-  assert "1 of them were audited as they are" in (
-      tmp_path / "b" / "README.md"
-  ).read_text()
+  card = (tmp_path / "b" / "README.md").read_text()
+  assert "1 of them were audited as they are" in card
 
 
 def test_losses_are_said_in_full():

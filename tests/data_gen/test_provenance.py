@@ -51,17 +51,18 @@ INVENTED = {
     "word for awk": (_exec("awk -F, '$3 == \"open\"' data.csv"), ["open"]),
     "word for sed": (_exec("sed -n '/,open,/p' data.csv"), ["open"]),
     "word in SQL": (
-        _exec("sqlite3 data.csv \"select id from t where status = 'open'\""), ["open"]
+        _exec("sqlite3 data.csv \"select id from t where status = 'open'\""),
+        ["open"],
     ),
     "name": (_python("x = [r for r in rows if r[1] == 'Bo Grey']"), ["bo", "grey"]),
     "name in a letter": (
-        _write("out/paid.txt", "Dear Ann,\n\nthe orders were sent to Kowalski today.\n"),
+        _write("out/paid.txt", "Dear Ann,\n\nthe orders went to Kowalski today.\n"),
         ["kowalski"],
     ),
     "path": (_write("out/ledger.json", "[]"), ["ledger"]),
     "path that is written to": (_exec("sort data.csv > out/ledger"), ["ledger"]),
     "path of a program": (_python("open('ledger/data.csv')"), ["ledger"]),
-    "date": (_python("rows = [r for r in rows if r[4] >= '2026-03-07']"), ["2026-03-07"]),
+    "date": (_python("x = [r for r in rows if r[4] > '2026-03-07']"), ["2026-03-07"]),
     "date in figures": (_exec("grep 11.03.2026 data.csv"), ["11.03.2026"]),
     "amount": (_exec("awk -F, '$4 > 1375.50' data.csv"), ["1375.50"]),
     "amount of a program": (_python("rest = [a for a in b if a < 1375.5]"), ["1375.5"]),
@@ -86,6 +87,9 @@ INVENTED = {
     "in what a command gives": (_exec('echo "$(grep open data.csv)" > out/paid.json'),
                                 ["open"]),
     "for a program that can't be parsed": (_python("if x == 'open'"), ["open"]),
+    "for a program that is too deep": (
+        _python("x = 'open'" + " + 'paid'" * 3000), ["open"]
+    ),
 }  # fmt: skip
 
 
@@ -101,22 +105,22 @@ def test_an_invented_value_is_seen(kind):
 
 
 SYNTAX = [
-    _exec("mkdir -p out && cd . && ls -la | head -n 20 | cut -d, -f2 2>/dev/null; cd -"),
+    _exec("mkdir -p out && ls -la | head -n 20 | cut -d, -f2 2>/dev/null; cd -"),
     _exec("sed -n '1,20p' data.csv; sort -t, -k4 -n data.csv | tail -5 | uniq -c"),
     _exec("find . -maxdepth 2 -type f -name '*.csv' | xargs wc -l"),
-    _exec("awk -F, 'NR > 1 {s[$2] += $4; n++} END {printf \"%.2f\\n\", s[\"Ann Miller\"]}'"
-          " data.csv > out/paid.json"),
-    _exec("for f in *.csv; do echo \"== $f done\"; grep -c ',paid,' \"$f\" || true; done"),
+    _exec("awk -F, 'NR > 1 {s[$2] += $4; n++} END {printf \"%.2f\\n\","
+          " s[\"Ann Miller\"]}' data.csv > out/paid.json"),
+    _exec("for f in *.csv; do echo \"== $f done\"; grep -c paid \"$f\" || true; done"),
     _exec("date -u +%Y-%m-%d; test -f data.csv && [ $(wc -l < data.csv) -gt 0 ]"),
     _exec("grep -E '^[0-9]{2},Ann Miller,' data.csv | tr a-z A-Z | jq -r '.[0].id'"),
-    _exec("python3 /tmp/step.py > /tmp/step.txt && diff /tmp/step.txt /workspace/data.csv"),
-    _exec("tar czf /tmp/x.tgz out && tar tzf /tmp/x.tgz && git -C . log --oneline -n 5"),
+    _exec("python3 /tmp/step.py > /tmp/a.txt && diff /tmp/a.txt /workspace/data.csv"),
+    _exec("tar czf /tmp/x.tgz out && tar tzf /tmp/x.tgz; git -C . log --oneline -n 5"),
     _exec("outbox send --channel=email --to=ann@miller --subject='Paid orders'"),
     _exec("cron add --name='paid orders' --cron='0 5 * * 1-5' --message='List orders'"),
     _exec("websearch how paid orders of Ann Miller are listed elsewhere"),
-    _exec("sqlite3 -header data.csv 'select client, round(sum(amount), 2) as total from t"
-          " group by client order by total desc limit 5'"),
-    _write("/tmp/step.py", "#!/usr/bin/env python3\n'''Adds things up, at length.'''\n"),
+    _exec("sqlite3 -header data.csv 'select client, round(sum(amount), 2) as all from t"
+          " group by client order by all desc limit 5'"),
+    _write("/tmp/step.py", "#!/usr/bin/env python3\n'''Adds things up.'''\n"),
     ("read", {"path": "data.csv", "offset": 40, "limit": 200}),
     ("exec", {"command": "sleep 3", "timeout": 30, "yieldMs": 5000}),
     ("process", {"action": "poll", "timeout": 30}),
@@ -131,14 +135,16 @@ SYNTAX = [
         "for n, row in enumerate(load('data.csv'), 1):  # from line 2 on",
         "  key = row['client'].split(' ', 1)[-1][:3].zfill(5)",
         "  day = datetime.datetime.strptime(row['day'], '%Y-%m-%d')",
-        "  if re.match(r'^[A-Z]\\w+ (\\d{2,4})?$', row['client']) and day.month % 12 == 3:",
+        "  if re.match(r'^[A-Z]\\w+ (\\d{2,4})?$', key) and day.month % 12 == 3:",
         "    print(f'skipped {n:>3} of {key!r} in row', row, file=sys.stderr)",
-        "  if row['status'].lower() == 'Paid'.lower() and day >= datetime.datetime(2026, 3, 1):",
+        "  first = datetime.datetime(2026, 3, 1)",
+        "  if row['status'].lower() == 'Paid'.lower() and day >= first:",
         "    found[key]['seen'] += 1",
         "    found[key]['sums'] += Decimal(row['amount']) * 85 / 100",
         "share = round(0.15 * 100, 2)",
         "best = sorted(found, key=lambda k: (-found[k]['sums'], k))[:3]",
-        "cut = [found[k]['sums'].quantize(Decimal('0.01'), ROUND_HALF_UP) for k in best]",
+        "cut = [found[k]['sums'] for k in best]",
+        "cut = [c.quantize(Decimal('0.01'), ROUND_HALF_UP) for c in cut]",
         "late = [r for r in cut if r > 1250 or r >= 1250.0]",
         "json.dump(best, open('out/paid.json', 'w'), indent=2, ensure_ascii=False)",
         "print('Wrote all the matching rows to', 'out/paid.json', len(best))",

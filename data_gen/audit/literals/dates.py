@@ -20,8 +20,8 @@ NUMBERED = re.compile(
     r"|(\d\d?)[-/.](\d\d?)[-/.](\d{4}))(?!\d)"
 )
 _NAMED = re.compile(
-    rf"(?i)(?<!\w)(?:(\d\d?)(?:st|nd|rd|th|\.)?\s+(?:of\s+)?({_NAME})|({_NAME})\.?\s+(\d\d?)"
-    r"(?:st|nd|rd|th)?)(?!\w)(?:,?\s+(\d{4})(?!\w))?"
+    rf"(?i)(?<!\w)(?:(\d\d?)(?:st|nd|rd|th|\.)?\s+(?:of\s+)?({_NAME})"
+    rf"|({_NAME})\.?\s+(\d\d?)(?:st|nd|rd|th)?)(?!\w)(?:,?\s+(\d{{4}})(?!\w))?"
 )
 
 

@@ -7,7 +7,15 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from data_gen.audit.literals.texts import SQL, Printed, loose, plain, sql, unformatted, unpatterned
+from data_gen.audit.literals.texts import (
+    SQL,
+    Printed,
+    loose,
+    plain,
+    sql,
+    unformatted,
+    unpatterned,
+)
 
 _CALLS_FREE = frozenset(
     "round range enumerate zfill split rsplit splitlines rjust ljust center exit pow"
@@ -28,11 +36,10 @@ _SCALING = (ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)
 def python(code: str) -> Iterator[str]:
   """The literals of a program."""
   try:
-    tree = ast.parse(code.strip("\n"))
+    found = list(_Program().literals(ast.parse(code.strip("\n"))))
   except (SyntaxError, ValueError, RecursionError, MemoryError):
-    yield from loose(code)
-    return
-  yield from _Program().literals(tree)
+    found = list(loose(code))
+  yield from found
 
 
 class _Program:

@@ -9,7 +9,16 @@ from collections.abc import Iterator
 from data_gen.audit.literals.files import PYTHONS, document
 from data_gen.audit.literals.python import python
 from data_gen.audit.literals.texts import (
-  QUOTED, SQL, Printed, loose, numbers, plain, prose, sql, unformatted, unpatterned,
+    QUOTED,
+    SQL,
+    Printed,
+    loose,
+    numbers,
+    plain,
+    prose,
+    sql,
+    unformatted,
+    unpatterned,
 )
 
 _OPERATORS = set(";&|()<>\n")

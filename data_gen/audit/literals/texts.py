@@ -56,8 +56,9 @@ def sql(text: str) -> Iterator[str]:
   for found in QUOTED.finditer(text):
     if found[1] is not None:
       yield from plain(unformatted(found[1]))
-  bare = re.sub(r"(?i)\b(round|substr|limit|offset)\b[^)\n]*", " ", QUOTED.sub(" ", text))
-  yield from numbers(bare)
+  bare = QUOTED.sub(" ", text)
+  counts = r"(?i)\b(round|substr|limit|offset)\b[^)\n]*"
+  yield from numbers(re.sub(counts, " ", bare))
 
 
 def loose(text: str) -> Iterator[str]:
@@ -75,7 +76,9 @@ def numbers(text: str) -> Iterator[str]:
       yield number
 
 
-_ENCODINGS = re.compile(r"(?i)\b(utf-?(8|16|32)(-sig)?|latin-?1|iso-?8859-?\d+|cp\d{3,4})\b")
+_ENCODINGS = re.compile(
+    r"(?i)\b(utf-?(8|16|32)(-sig)?|latin-?1|iso-?8859-?\d+|cp\d{3,4})\b"
+)
 
 
 def unformatted(text: str) -> str:
