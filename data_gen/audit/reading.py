@@ -19,6 +19,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Any
 
 from clawgym_jax.contracts import json_text
@@ -47,7 +48,8 @@ def faults(task: Task, initial: Files, solved: Files) -> list[str]:
   needless = {
       path: data
       for path, data in initial.items()
-      if solved.get(path) == data and path not in used
+      if solved.get(path) == data
+      and used.isdisjoint([path, *map(str, PurePosixPath(path).parents)])
   }
   needed = [asked.encode(), *(initial[p] for p in sorted(initial.keys() - needless))]
   return [
