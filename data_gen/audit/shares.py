@@ -94,7 +94,7 @@ def used_inputs(initial: Files, calls: Sequence[SolutionCall]) -> set[str]:
 
 
 def _repository(path: str) -> str:
-  """The repository in whose store a file is; nothing for all other files."""
+  """The git repository in whose store a file is; nothing for all other files."""
   parts = path.split("/")
   for at, part in enumerate(parts[:-1]):
     if part.endswith(".git"):

@@ -39,6 +39,7 @@ from data_gen.llm.settings import Settings
 from data_gen.llm.solver import Solver
 from data_gen.llm.tally import STAGES, Paid, Tally, summed
 from sandbox.backends import check_backend
+from sandbox.reap import reap
 
 _SAVE_SECONDS = 5.0
 _TELL_SECONDS = 1.0
@@ -56,6 +57,7 @@ def synthesize(
   with only_writer(out, "synthesis"):
     require_room(out)
     check_backend(settings.backend, out)
+    reap()
     same_run(
         out / "synthesis.json",
         {
