@@ -104,7 +104,13 @@ def _whole(folder: Path) -> Iterator[None]:
 
 def default_cache() -> Path:
   """Where tokens are kept if nothing else is said."""
-  caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+  try:
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+  except RuntimeError:
+    raise UserError(
+        "this user has no home for tokens: give --config.data.cache=DIR, or set"
+        " XDG_CACHE_HOME"
+    ) from None
   return Path(caches) / "clawgym_jax" / "tokens"
 
 

@@ -126,6 +126,16 @@ def test_a_full_disk_is_named_and_the_same_command_continues(tmp_path, monkeypat
   assert len(tokens(path, tmp_path / "cache")) == 3
 
 
+def test_a_user_without_a_home_gives_a_folder(tmp_path, monkeypatch):
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+  assert tokenised.default_cache() == tmp_path / "clawgym_jax" / "tokens"
+  monkeypatch.delenv("XDG_CACHE_HOME")
+  monkeypatch.delenv("HOME", raising=False)
+  monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+  with pytest.raises(UserError, match="--config.data.cache=DIR"):
+    tokenised.default_cache()
+
+
 def test_damage_to_the_cache_is_named(tmp_path):
   entry = tokens(write(tmp_path / "a.jsonl", 3), tmp_path / "cache")
   (entry.folder / "00000.npy").write_bytes(b"")
