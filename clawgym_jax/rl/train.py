@@ -86,6 +86,7 @@ def train(config: RlConfig) -> dict[str, Any]:
                 config=described(model),
             )
         )
+        saves.wait()  # the step after it needs the memory
         saved = done
         release_memory()
 
