@@ -37,9 +37,14 @@ _NO_WINDOW = np.iinfo(np.int32).max
 REMAT = {
     "none": None,
     "full": jax.checkpoint_policies.nothing_saveable,
+    "attention": jax.checkpoint_policies.save_only_these_names("attention"),
     "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
 }
-"""What the backward pass keeps of a layer: all, its input, or its products."""
+"""What the backward pass keeps of a layer beside its input.
+
+All, nothing, what attention gave, or every product with a weight. The rest it
+computes again.
+"""
 
 
 class LayerKinds(NamedTuple):
@@ -82,10 +87,12 @@ class Decoder(nnx.Module):
       param_dtype: jnp.dtype,
       compute_dtype: jnp.dtype,
       scan_layers: bool,
+      unroll: bool | None,
       remat: str,
       lora: LoraConfig | None,
   ):
     self.config = config
+    self.unroll = unroll
     self.remat = remat
     self.scan_layers = scan_layers
     kw = {
@@ -160,8 +167,10 @@ class Decoder(nnx.Module):
       if REMAT[self.remat] is not None:
         body = jax.checkpoint(step, policy=REMAT[self.remat])
       if self.scan_layers:
-        # A loop on a CPU keeps bfloat16 as float32 and copies every residual.
-        unroll = jax.default_backend() == "cpu"
+        unroll = self.unroll
+        if unroll is None:
+          # A loop on a CPU keeps bfloat16 as float32 and copies every residual.
+          unroll = jax.default_backend() == "cpu"
         x, _ = jax.lax.scan(body, x, (state, kinds), unroll=unroll or 1)
       else:
         x, _ = body(x, (state, _at(kinds, index)))
@@ -216,6 +225,8 @@ class CausalLM(nnx.Module):
     compute_dtype: of the operands of matrix products (float32 or bfloat16);
       sums, norms, softmax and the residual stream are float32 in both.
     scan_layers: layers stacked and scanned (training), or one by one (serving).
+    unroll: whether a scan is written out layer by layer: quicker programs that
+      compile for longer; None: on a CPU.
     remat: a name of `REMAT`.
     lora: adapters in the linear layers it names; `create.merged` takes them out.
   """
@@ -228,6 +239,7 @@ class CausalLM(nnx.Module):
       param_dtype: jnp.dtype = jnp.float32,
       compute_dtype: jnp.dtype = jnp.float32,
       scan_layers: bool = True,
+      unroll: bool | None = None,
       remat: str = "none",
       lora: LoraConfig | None = None,
   ):
@@ -247,6 +259,7 @@ class CausalLM(nnx.Module):
         param_dtype=jnp.dtype(param_dtype),
         compute_dtype=self.compute_dtype,
         scan_layers=scan_layers,
+        unroll=unroll,
         remat=remat,
         lora=lora,
     )

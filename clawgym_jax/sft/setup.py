@@ -35,6 +35,7 @@ def load_model(
   kw = {
       "compute_dtype": jnp.dtype(source.compute_dtype),
       "remat": source.remat,
+      "unroll": {"auto": None, "loop": False, "unrolled": True}[source.layers],
       "lora": _adapters(source.lora),
   }
   if source.source == "tiny":
@@ -75,7 +76,11 @@ def mesh_of(config: Mesh, rows: int) -> Iterator[jax.sharding.Mesh | None]:
   `rows` are those of a micro-batch, which the mesh must be able to split.
   """
   mesh = make_mesh(
-      data=config.data, fsdp=config.fsdp, expert=config.expert, tensor=config.tensor
+      data=config.data,
+      fsdp=config.fsdp,
+      expert=config.expert,
+      context=config.context,
+      tensor=config.tensor,
   )
   if mesh.size == 1:
     yield None

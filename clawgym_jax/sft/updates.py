@@ -3,8 +3,8 @@
 The loss of an update is the sum over its micro-batches divided by one
 `denominator`, so that splitting a batch changes nothing but memory. Where a
 model has adapters, they alone have gradients and optimizer state; the other
-weights pass through. An update whose gradient is not finite leaves weights and
-optimizer as they were and says so. Weights and optimizer state are donated to
+weights pass through. An update whose gradient is not finite, or that the caller
+says is not usable, leaves weights and optimizer as they were and says so. Weights and optimizer state are donated to
 `apply`: they are gone afterwards.
 """
 
@@ -68,7 +68,7 @@ class Updates:
     def initial(params):
       return optimizer.init(_split(params)[0])
 
-    def apply(params, state, grads, rate):
+    def apply(params, state, grads, rate, usable=True):
       trained, rest = _split(params)
       norm = optax.tree.norm(grads)
 
@@ -77,7 +77,12 @@ class Updates:
         return jax.tree.map(lambda p, u: p - rate * u, trained, steps), state
 
       trained, state = jax.lax.cond(
-          jnp.isfinite(norm), update, lambda p, s, _: (p, s), trained, state, grads
+          usable & jnp.isfinite(norm),
+          update,
+          lambda p, s, _: (p, s),
+          trained,
+          state,
+          grads,
       )
       return nnx.merge_state(trained, rest), state, norm
 
@@ -117,7 +122,8 @@ def _layouts(
   everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
   state = optax.tree.map_params(
       optimizer,
-      lambda _, param: param.sharding,
+      # Adafactor's moments are not of their weight's shape, and small.
+      lambda value, param: param.sharding if value.shape == param.shape else everywhere,
       jax.eval_shape(optimizer.init, trained),
       trained,
       transform_non_params=lambda _: everywhere,

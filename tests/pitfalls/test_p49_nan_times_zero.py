@@ -53,6 +53,7 @@ def test_hidden_states_that_nothing_trains():
       "before": jnp.array([[0, 2]]),
       "targets": jnp.array([[1, 0]]),
       "weight": jnp.array([[1.0, 0.0]]),
+      "share": jnp.array([[1.0, 0.0]]),
   }
   loss = lambda hidden: supervised_loss(Head(hidden), batch)[0]
   value, gradient = jax.value_and_grad(loss)(jnp.asarray(hidden))

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 
 from clawgym_jax.models.cache import loaded
 from clawgym_jax.models.layers.linear import dot, swap_last
@@ -85,8 +86,8 @@ def _attend_forward(query, key, value, end, window, dtype):
     out = _dot(weights.astype(dtype), value[:, :, :stop], 3, 2) / total
     outs.append(_unfold(out, query))
     sums.append(_unfold(top + jnp.log(total), query))
-  out = jnp.concatenate(outs, axis=3)
-  logsumexp = jnp.concatenate(sums, axis=3)
+  out = checkpoint_name(jnp.concatenate(outs, axis=3), "attention")
+  logsumexp = checkpoint_name(jnp.concatenate(sums, axis=3), "attention")
   return out, (query, key, value, end, window, out, logsumexp)
 
 
