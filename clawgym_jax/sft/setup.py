@@ -22,6 +22,7 @@ from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.models import create
 from clawgym_jax.models.causal_lm import CausalLM
 from clawgym_jax.models.layers.lora import LoraConfig
+from clawgym_jax.models.rope_scaling import RopeScaling
 from clawgym_jax.parallel.mesh import BATCH, make_mesh
 
 
@@ -38,7 +39,13 @@ def load_model(
       "unroll": {"auto": None, "loop": False, "unrolled": True}[source.layers],
       "lora": _adapters(source.lora),
   }
+  if source.yarn_factor > 1:
+    kw["rope_scaling"] = RopeScaling.from_hf(
+        {"rope_type": "yarn", "factor": source.yarn_factor}, source.yarn_length
+    )
   if source.source == "tiny":
+    if source.yarn_factor > 1:
+      raise UserError("model.yarn_factor stretches a trained context: `tiny` has none")
     tokenizer = vocabulary.train(texts(), source.vocab_size)
     return create.tiny_qwen3(tokenizer.vocab_size, seed=seed, **kw), tokenizer
   return checkpoint.load(

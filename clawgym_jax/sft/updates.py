@@ -120,13 +120,21 @@ def _layouts(
 ) -> tuple[Any, Any, Any]:
   """Shardings of weights, optimizer state and norm: moments lie as their weights."""
   everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
-  state = optax.tree.map_params(
-      optimizer,
-      # Adafactor's moments are not of their weight's shape, and small.
-      lambda value, param: param.sharding if value.shape == param.shape else everywhere,
-      jax.eval_shape(optimizer.init, trained),
-      trained,
-      transform_non_params=lambda _: everywhere,
+  weights = {
+      jax.tree_util.keystr(path): leaf
+      for path, leaf in jax.tree_util.tree_leaves_with_path(trained)
+  }
+
+  def place(path, moment):
+    """As the weight whose path ends the moment's own, but for Adafactor's small ones."""
+    for start in range(len(path)):
+      weight = weights.get(jax.tree_util.keystr(path[start:]))
+      if weight is not None and weight.shape == moment.shape:
+        return weight.sharding
+    return everywhere
+
+  state = jax.tree_util.tree_map_with_path(
+      place, jax.eval_shape(optimizer.init, trained)
   )
   return jax.tree.map(lambda param: param.sharding, params), state, everywhere
 
