@@ -306,6 +306,13 @@ def content_hash(directory: Path, record: dict[str, Any]) -> str:
   return digest.hexdigest()
 
 
+def intact(task: Task) -> bool:
+  """Whether every byte of the task on disk is as `save_task` left it: a whole task
+  is one that loads and is intact."""
+  record = json_text.parse((task.root / "task.json").read_text())
+  return content_hash(task.root, record) == task.provenance.get("content_hash")
+
+
 def _check_said(path: Path, task: Task) -> None:
   """The user says something in each turn, no two the same."""
   said = [turn.text.strip() for turn in task.user_turns]

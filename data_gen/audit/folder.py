@@ -129,6 +129,12 @@ async def audit(
   return _summary(verdicts, undecided, len(earlier))
 
 
+def rejected(folder: Path) -> set[str]:
+  """The names of the tasks of `folder` that an audit has rejected."""
+  kept = _kept(folder / "audit.json")
+  return {name for name, verdict in kept.items() if verdict["verdict"] == "rejected"}
+
+
 class _Unreadable(Exception):
   """A task's own files are wrong."""
 

@@ -19,6 +19,7 @@ from sandbox.backends.base import Files
 
 ENOUGH = 200  # tasks of a set that is held against the goals
 _FEW_INPUTS = 3
+_SKILLS = "skills/"
 _WORD = re.compile(r"""[^\s"'`()\[\]{},;:=*?|<>&$]+""")
 
 
@@ -66,10 +67,13 @@ def work_of(task: Task, initial: Files, calls: Sequence[SolutionCall]) -> dict[s
 
 
 def used_inputs(initial: Files, calls: Sequence[SolutionCall]) -> set[str]:
-  """The files of the workspace that the calls name, or whose folder they name.
+  """What the work is done on: files of the workspace that the calls name, or whose
+  folder they name.
 
   A folder counts where it is written as a path, with a slash: a word alone may
-  be a name in a program.
+  be a name in a program. A git repository is one input, whatever it is kept in;
+  files beside its store count where a call names them. Skills say how the work
+  is to be done, so they are none.
   """
   named = {
       word.removeprefix("./").removeprefix("/workspace/")
@@ -78,12 +82,24 @@ def used_inputs(initial: Files, calls: Sequence[SolutionCall]) -> set[str]:
       for word in _WORD.findall(str(value))
   }
   folders = {word.rstrip("/") for word in named if "/" in word.strip(".")}
-  return {
-      path
-      for path in initial
-      if path in named
-      or folders & {str(parent) for parent in PurePosixPath(path).parents}
-  }
+  repositories = {found for path in initial if (found := _repository(path))}
+  used = set()
+  for path in initial:
+    above = {str(parent) for parent in PurePosixPath(path).parents}
+    if path.startswith(_SKILLS) or not (path in named or above & folders):
+      continue
+    within = _repository(path) or max(above & repositories, key=len, default="")
+    used.add(path if path in named else within or path)
+  return used
+
+
+def _repository(path: str) -> str:
+  """The repository in whose store a file is; nothing for all other files."""
+  parts = path.split("/")
+  for at, part in enumerate(parts[:-1]):
+    if part.endswith(".git"):
+      return "/".join(parts[: at if part == ".git" else at + 1]) or "."
+  return ""
 
 
 def shares(verdicts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:

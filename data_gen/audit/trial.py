@@ -260,7 +260,7 @@ class _Trial:
     reports = services.effects(sandbox.reports[before:])
     snapshot = await sandbox.snapshot()
     state = State(snapshot, result.final_message, result.transcript, reports)
-    return Case(adversary.name, state, alone=True)
+    return Case(adversary.name, state)
 
   async def _untouched(self, sandbox: Sandbox) -> None:
     """All in the sandbox is as the agent is given it."""
@@ -272,7 +272,7 @@ class _Trial:
     await sandbox.quiet()
     folders = " ".join((".", "/tmp", "/dev/shm", *services.folders(self._task)))
     await sandbox.exec(
-        f"find {folders} -mindepth 1 -delete 2>/dev/null; mkdir -p /tmp/home"
+        f"find {folders} -mindepth 1 -delete 2>/dev/null; [ -d /tmp/home ] || mkdir /tmp/home"
     )
     await sandbox.restore(pack(files))
 

@@ -25,7 +25,7 @@ from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import RecordError
 from clawgym_jax.contracts.files import require_room, write_json
 from clawgym_jax.contracts.runs import only_writer, same_run
-from clawgym_jax.contracts.task import load_task
+from clawgym_jax.contracts.task import intact, load_task
 from data_gen.audit import near
 from data_gen.audit.report import kind_of
 from data_gen.llm import GENERATOR, prompts
@@ -144,10 +144,11 @@ class _Run:
     if record["verdict"] == "rejected":
       return not place.exists()
     try:
-      found = load_task(place).provenance
+      task = load_task(place)
     except RecordError:
       return False
-    return found.get("content_hash") == record["content_hash"]
+    same = task.provenance.get("content_hash") == record["content_hash"]
+    return same and intact(task)
 
   def _reject_alike(self) -> None:
     admitted = {

@@ -17,8 +17,7 @@ import time
 from collections.abc import Sequence
 from typing import Self
 
-from clawgym_jax.contracts import json_text
-from clawgym_jax.contracts.task import Task, content_hash
+from clawgym_jax.contracts.task import Task, intact
 from clawgym_jax.contracts.trajectory import Outcome, scored
 from sandbox.backends import Sandbox, SandboxError, SandboxLost
 from sandbox.backends.base import pack
@@ -51,10 +50,8 @@ def trusted(task: Task) -> bool:
   A task that lies about its origin gains nothing: it shares a sandbox with
   states of its own only, and of those its checks decide anyway.
   """
-  if not str(task.provenance.get("generator", "")).startswith(_OUR_GENERATOR):
-    return False
-  record = json_text.parse((task.root / "task.json").read_text())
-  return content_hash(task.root, record) == task.provenance.get("content_hash")
+  ours = str(task.provenance.get("generator", "")).startswith(_OUR_GENERATOR)
+  return ours and intact(task)
 
 
 async def verify_many(
