@@ -17,11 +17,12 @@ from tests import docs
 from tests.checkpoints import test_gguf, test_peft
 from tests.checkpoints.conftest import logits, tokenizer  # noqa: F401
 from tests.checkpoints.test_hf import TOKENS
+from tests.data import chats
 from tests.data_gen import fake_llm
 
 
 def test_convert(tmp_path, tokenizer, logits):  # noqa: F811
-  chats = [
+  talks = [
       {
           "messages": [
               {"role": "user", "content": f"Count to {n}: what comes next?"},
@@ -30,7 +31,7 @@ def test_convert(tmp_path, tokenizer, logits):  # noqa: F811
       }
       for n in range(2, 60)
   ]
-  lines = "".join(json.dumps(chat) + "\n" for chat in chats)
+  lines = "".join(json.dumps(chat) + "\n" for chat in talks)
   (tmp_path / "chats.jsonl").write_text(lines)
   gguf_model = create.tiny_llama(tokenizer.vocab_size)
   test_gguf.write(tmp_path / "model.gguf", gguf_model, tokenizer)
@@ -94,6 +95,16 @@ def test_attacks(tmp_path, monkeypatch):
     assert not found["failed"] and len(found["tasks"]) == count
     assert rows["null"]["mean"] < 0.02 < rows["paste_prompt"]["mean"]
     assert rows["paste_prompt"]["above_0"] > count / 2
+
+
+def test_sft_data(tmp_path, monkeypatch):
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+  chats.write(tmp_path / "chats.jsonl", 40)
+  chats.write(tmp_path / "more.jsonl", 20, turns=1)
+  (block,) = docs.blocks("sft_data.md")
+  docs.run_block(block, tmp_path)
+  found = list((tmp_path / "cache" / "clawgym_jax" / "tokens").glob("*/index.json"))
+  assert len(found) == 2
 
 
 def test_generate_llm(tmp_path):

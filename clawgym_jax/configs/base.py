@@ -83,12 +83,23 @@ class Optimizer:
 
 @dataclass(frozen=True)
 class Data:
-  """Chats for supervised training, packed into rows of `row_length` tokens."""
+  """Chats and trajectories for supervised training, packed into rows of tokens.
+
+  `chats` names their sources, "NAME[@WEIGHT],…" (`data.sources.FORMS`); with weights
+  their rows are mixed in that proportion. Tokens are kept in the folder `cache`, by
+  default below the user's; `workers` processes make them, and then batches.
+  """
 
   chats: str = ""
   row_length: int = within(1024, 16, 1 << 20)
   batch_rows: int = within(4, 1, 1 << 16)
   share_prefixes: bool = True  # lay equal prompts out once, as a tree
+  truncation: str = one_of("turns", "turns", "drop")  # of what is longer than a row
+  window: int = within(1 << 14, 1, 1 << 30)  # sequences that are packed together
+  min_reward: float = within(0.5, 0.0, 1.0)  # trajectories below it are left out
+  max_bad: float = within(0.01, 0.0, 1.0)  # share of a source's records
+  workers: int = within(0, 0, 1024)
+  cache: str = ""
 
 
 @dataclass(frozen=True)

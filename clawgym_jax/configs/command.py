@@ -22,9 +22,15 @@ ConfigT = TypeVar("ConfigT")
 
 
 def run(
-    main: Callable[[ConfigT], dict[str, Any] | None], kind: type[ConfigT]
+    main: Callable[[ConfigT], dict[str, Any] | None],
+    kind: type[ConfigT],
+    *,
+    optional: bool = False,
 ) -> None:
-  """Parses flags, builds the configuration, runs `main`; never returns."""
+  """Parses flags, builds the configuration, runs `main`; never returns.
+
+  Where it is `optional`, no --config is the one of the defaults.
+  """
   defaults = "\n".join(f"  --config.{k}={v}" for k, v in base.keys(kind()).items())
   config = flags.DEFINE_string(
       "config",
@@ -38,6 +44,8 @@ def run(
 
   def body() -> dict[str, Any] | None:
     items = [a.lstrip("-").removeprefix("config.") for a in overrides]
+    if optional and config.value is None:
+      return main(base.override(kind(), items))
     return main(load(config.value, kind, items))
 
   cli.run(body)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import jax
 import numpy as np
 from flax import nnx
 
 from clawgym_jax.chat.tokenizer import Tokenizer
 from clawgym_jax.configs.base import SftConfig
-from clawgym_jax.data import chats
+from clawgym_jax.data import corpus as corpora
 from clawgym_jax.data.pipeline import Batches
 from clawgym_jax.sft.feed import over_processes, split
 from clawgym_jax.sft.scores import Batch, supervised_loss
@@ -27,14 +25,15 @@ class Evaluation:
       graphdef: nnx.GraphDef,
       mesh: jax.sharding.Mesh | None,
   ):
-    lines = chats.read_chats(Path(config.evaluation.chats))
-    corpus = chats.tokenize_all(lines, tokenizer, config.data.row_length)
-    batches = Batches(
+    sources = corpora.open_sources(config.evaluation.chats)
+    corpus = corpora.load(sources, tokenizer, config.data)
+    batches = Batches(  # no mixture: every row once
         corpus.sequences,
         row_length=config.data.row_length,
         batch_rows=config.data.batch_rows,
         seed=0,
         share_prefixes=config.data.share_prefixes,
+        window=config.data.window,
         process_index=jax.process_index(),
         process_count=jax.process_count(),
     )

@@ -12,7 +12,7 @@ import io
 import math
 import statistics
 from collections import deque
-from collections.abc import Iterable, Sequence as Collection
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from flax import nnx
 from clawgym_jax.chat.tokenizer import Tokenizer
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import write_atomic, write_json
-from clawgym_jax.data.sequence import Sequence
+from clawgym_jax.data.corpus import Corpus, Sources
 from clawgym_jax.sft.feed import Fed
 from clawgym_jax.sft.setup import place
 from clawgym_jax.sft.updates import Updates
@@ -72,12 +72,12 @@ def report(
     updates: Updates,
     params: nnx.State,
     tokenizer: Tokenizer,
-    sequences: Collection[Sequence],
+    data: tuple[Sources, Corpus],
     mesh: jax.sharding.Mesh | None,
 ) -> UserError:
   """Writes bad_step_N.npz and .json, and gives the error that ends the run.
 
-  `sequences` are what the samples are looked up in.
+  `data` is what the samples are looked up in.
   """
   name = f"bad_step_{step}"
   packed = io.BytesIO()
@@ -85,14 +85,14 @@ def report(
   write_atomic(out / f"{name}.npz", packed.getvalue())
   found = {"step": step, "cause": cause, "rows": []}
   if jax.process_count() == 1:
-    found["rows"] = _rows(fed, updates, params, tokenizer, sequences, mesh)
+    found["rows"] = _rows(fed, updates, params, tokenizer, data, mesh)
   write_json(out / f"{name}.json", found)
   what = "look at it with one process to have the sample named"
   suspects = [t for row in found["rows"] for t in row.get("trajectories", [])]
   if suspects:
     worst = suspects[0]
     what = (
-        f"most of it is from row {worst['row']}, sample {worst['sample']}: loss"
+        f"most of it is from row {worst['row']}, {worst['sample']}: loss"
         f" {worst['loss']}, gradient {worst['gradient_norm']}, ends {worst['text'][-80:]!r}"
     )
   return UserError(
@@ -102,7 +102,7 @@ def report(
   )
 
 
-def _rows(fed, updates, params, tokenizer, sequences, mesh) -> list[dict[str, Any]]:
+def _rows(fed, updates, params, tokenizer, data, mesh) -> list[dict[str, Any]]:
   """What each row does alone, the worst first; of the worst, each trajectory."""
   size = len(fed.rows["tokens"]) // len(fed.parts)
   norm_of = jax.jit(optax.tree.norm)
@@ -133,7 +133,7 @@ def _rows(fed, updates, params, tokenizer, sequences, mesh) -> list[dict[str, An
       tried.append(
           alone(found["row"], kept)
           | {
-              "sample": _sample(tokens, sequences),
+              "sample": _sample(tokens, *data),
               "text": tokenizer.decode(tokens.tolist())[-_TEXT:],
           }
       )
@@ -147,11 +147,11 @@ def _leaves(row: dict[str, np.ndarray]) -> np.ndarray:
   return np.unique(ends[np.searchsorted(ends, row["index"][row["weight"] > 0])])
 
 
-def _sample(tokens: np.ndarray, sequences: Collection[Sequence]) -> int | None:
-  """Which sequence has these tokens."""
-  for index in range(len(sequences)):
-    if np.array_equal(sequences[index].tokens, tokens):
-      return index
+def _sample(tokens: np.ndarray, sources: Sources, corpus: Corpus) -> str | None:
+  """Where the record is that has these tokens."""
+  for index in np.flatnonzero(corpus.sequences.length == len(tokens)):
+    if np.array_equal(corpus.sequences[int(index)].tokens, tokens):
+      return sources.where(*corpus.sequences.origin(int(index)))
   return None
 
 

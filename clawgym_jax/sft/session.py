@@ -34,7 +34,7 @@ from clawgym_jax.contracts.runs import only_writer, same_run
 # What the same run may be continued with: it changes no step that is done.
 _FREE = (
     "out", "max_seconds", "steps", "saving.", "mesh.", "model.remat", "model.layers",
-    "evaluation.", "logging.", "spike",
+    "evaluation.", "logging.", "spike", "data.workers", "data.cache", "data.max_bad",
 )  # fmt: skip
 _SAVING_SECONDS = 60.0  # a run that was told to stop may still hold the folder
 

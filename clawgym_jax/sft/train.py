@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import sys
 import time
 from pathlib import Path
@@ -25,7 +24,7 @@ from clawgym_jax.checkpoints import orbax
 from clawgym_jax.configs import base
 from clawgym_jax.configs.base import SftConfig
 from clawgym_jax.contracts.errors import UserError
-from clawgym_jax.data import chats
+from clawgym_jax.data import corpus as corpora
 from clawgym_jax.data.pipeline import Batches
 from clawgym_jax.parallel.compiles import CompileCount
 from clawgym_jax.parallel.host import release_memory
@@ -52,28 +51,22 @@ def train(config: SftConfig, *, profile_steps: str = "") -> dict[str, Any]:
   with the state saved; `UserError` for what the caller can mend.
   """
   micro_rows = _check(config)
-  path = Path(config.data.chats)
   profile = Profile(profile_steps, Path(config.out) / "profile")
-  lines = chats.read_chats(path)
-  digest = hashlib.sha256(path.read_bytes()).hexdigest()
+  sources = corpora.open_sources(config.data.chats)
   compiles = CompileCount()
   with contextlib.ExitStack() as stack:
-    out = stack.enter_context(claim_folder(config, {"chats": digest}))
-    stop = stack.enter_context(StopSignals())
+    out = stack.enter_context(claim_folder(config, {"chats": sources.digest}))
     mesh = stack.enter_context(mesh_of(config.mesh, micro_rows))
-    model, tokenizer = load_model(
-        config.model, lambda: chats.texts(lines), config.seed
-    )
-    corpus = chats.tokenize_all(lines, tokenizer, config.data.row_length)
-    batches = Batches(
-        corpus.sequences,
-        row_length=config.data.row_length,
-        batch_rows=config.data.batch_rows,
+    model, tokenizer = load_model(config.model, sources.texts, config.seed)
+    corpus = corpora.load(sources, tokenizer, config.data)
+    batches = Batches.of(
+        corpus,
+        config.data,
         seed=config.seed,
-        share_prefixes=config.data.share_prefixes,
         process_index=jax.process_index(),
         process_count=jax.process_count(),
     )
+    stop = stack.enter_context(StopSignals())  # until here nothing is lost by one
     graphdef, params = nnx.split(model, nnx.Param)
     loss = functools.partial(supervised_loss, z_loss=config.z_loss)
     updates = Updates(graphdef, params, loss, config.optimizer, mesh)
@@ -125,6 +118,7 @@ def train(config: SftConfig, *, profile_steps: str = "") -> dict[str, Any]:
           )
       )
 
+    stack.callback(batches.close)
     feed = Feed(batches, mesh, config.micro_batches)
     stack.callback(profile.stop)
     display = stack.enter_context(Display(budget.steps, done=done))
@@ -162,7 +156,7 @@ def train(config: SftConfig, *, profile_steps: str = "") -> dict[str, Any]:
       line = metrics.write(line)
       if cause is not None:
         raise guard.report(
-            out, done, cause, fed, updates, params, tokenizer, corpus.sequences, mesh
+            out, done, cause, fed, updates, params, tokenizer, (sources, corpus), mesh
         )
       watch.see(line)
       budget.step_took(line["seconds"], done)
@@ -229,22 +223,21 @@ def _learned(
   }
 
 
-def _opening(corpus: chats.Corpus, batches: Batches, budget: Budget, done: int) -> str:
+def _opening(corpus: corpora.Corpus, batches: Batches, budget: Budget, done: int) -> str:
   text = (
-      f"{len(corpus.sequences)} chats, {corpus.tokens} tokens,"
+      f"{len(corpus.sequences)} of {corpus.records} chats, {corpus.tokens} tokens,"
       f" {corpus.trained_tokens} trained, in {len(batches.plan)} rows;"
       f" {budget.steps} steps"
   )
-  if corpus.truncated or corpus.dropped:
-    text += (
-        f"; longer than a row: {corpus.truncated} cut by whole turns,"
-        f" {corpus.dropped} dropped"
-    )
+  if corpus.truncated:
+    text += f"; {corpus.truncated} longer than a row are cut by whole turns"
+  for cause, count in corpus.causes.items():
+    text += f"; {count} left out: {cause}"
   return text + (f"; continuing after step {done}" if done else "")
 
 
 def _summary(
-    out: Path, metrics: Metrics, corpus: chats.Corpus, watch: Watch
+    out: Path, metrics: Metrics, corpus: corpora.Corpus, watch: Watch
 ) -> dict[str, Any]:
   lines = metrics.lines
   found = {
@@ -258,7 +251,7 @@ def _summary(
       "trained_tokens": sum(line["trained_tokens"] for line in lines),
       "chats": len(corpus.sequences),
       "truncated": corpus.truncated,
-      "dropped": corpus.dropped,
+      "dropped": corpus.causes,
       "batches_without_loss": watch.empty,
   }
   evaluated = [line["eval_loss"] for line in lines if "eval_loss" in line]

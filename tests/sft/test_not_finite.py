@@ -18,10 +18,10 @@ from tests.sft.test_run import write_chats
 
 def test_the_sample_that_has_no_loss_is_named(tmp_path, monkeypatch):
   chats = write_chats(tmp_path / "chats.jsonl", 24)
-  said = "What is 7 + 7?"  # of one chat, in place of what it says
+  said = "It is ~."  # of one chat alone, in place of what it says
   lines = chats.read_text().splitlines()
   chat = json.loads(lines[5])
-  chat["messages"][1]["content"] = said
+  chat["messages"][2]["content"] = said
   lines[5] = json.dumps(chat)
   chats.write_text("\n".join(lines))
   seen = {}
@@ -33,24 +33,24 @@ def test_the_sample_that_has_no_loss_is_named(tmp_path, monkeypatch):
     bad = jnp.where(marked, jnp.nan, 0.0).sum()
     return loss + bad, sums | {"loss": loss + bad}
 
-  tokenize = train.chats.tokenize_all
+  load = train.corpora.load
 
-  def marked(lines, tokenizer, max_tokens):
-    """A token that no chat has stands for what breaks."""
-    corpus = tokenize(lines, tokenizer, max_tokens)
-    used = np.concatenate([sequence.tokens for sequence in corpus.sequences])
-    seen["token"] = np.setdiff1d(np.arange(tokenizer.vocab_size), used)[-1]
-    corpus.sequences[5].tokens[-2] = seen["token"]
+  def marked(*arguments):
+    """A token that no other chat has stands for what breaks."""
+    corpus = load(*arguments)
+    others = [s.tokens for i, s in enumerate(corpus.sequences) if i != 5]
+    own = np.setdiff1d(corpus.sequences[5].tokens, np.concatenate(others))
+    seen["token"] = own[0]
     return corpus
 
   monkeypatch.setattr(train, "supervised_loss", lost)
-  monkeypatch.setattr(train.chats, "tokenize_all", marked)
+  monkeypatch.setattr(train.corpora, "load", marked)
   config = tiny_sft.get_config()
   data = dataclasses.replace(  # all rows there are
       config.data, chats=str(chats), row_length=256, batch_rows=3
   )
   config = dataclasses.replace(config, data=data, out=str(tmp_path / "out"), epochs=3)
-  with pytest.raises(UserError, match="sample 5: loss nan") as error:
+  with pytest.raises(UserError, match="chats.jsonl line 6: loss nan") as error:
     train.train(config)
   (line,) = read_lines(tmp_path / "out" / "metrics.jsonl")
   assert line["loss"] is None and line["entropy"] > 0
@@ -59,7 +59,8 @@ def test_the_sample_that_has_no_loss_is_named(tmp_path, monkeypatch):
   found = json.loads((tmp_path / "out" / f"{name}.json").read_text())
   worst, *others = found["rows"]
   assert worst["loss"] == "nan" and all(row["loss"] > 0 for row in others)
-  assert [t["sample"] for t in worst["trajectories"] if t["loss"] == "nan"] == [5]
+  lost = [t for t in worst["trajectories"] if t["loss"] == "nan"]
+  assert [t["sample"] for t in lost] == [f"{chats} line 6"]
   batch = np.load(tmp_path / "out" / f"{name}.npz")
   assert (batch["tokens"][worst["row"]] == seen["token"]).any()
 

@@ -12,7 +12,7 @@ from clawgym_jax.checkpoints.orbax import Checkpoints
 from clawgym_jax.configs import base, tiny_sft
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import read_lines
-from clawgym_jax.data import chats
+from clawgym_jax.data import corpus as corpora
 from clawgym_jax.data.batch import collate
 from clawgym_jax.data.tree import Tree
 from clawgym_jax.sft import profile, train
@@ -58,7 +58,7 @@ def test_a_run_with_everything(tmp_path):
   assert list((out / "profile").rglob("*.xplane.pb"))
   assert list((out / "tensorboard").iterdir())
   model, tokenizer = hf.load(out / "hf")
-  corpus = chats.tokenize_all(chats.read_chats(held_out), tokenizer, 128)
+  corpus = corpora.load(corpora.open_sources(str(held_out)), tokenizer, config.data)
   rows = [Tree([sequence]).row(128) for sequence in corpus.sequences]
   batch = collate(rows, 64)
   loss = jax.jit(partial(supervised_loss, model))(batch)[0] / batch["weight"].sum()
