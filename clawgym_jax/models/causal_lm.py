@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from clawgym_jax import parallel
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.models import gemma3, llama, qwen2, qwen3, qwen3_moe
 from clawgym_jax.models.cache import KVCache
@@ -25,6 +26,7 @@ from clawgym_jax.models.layers.linear import Embedding, Linear, matmul
 from clawgym_jax.models.layers.lora import LoraConfig
 from clawgym_jax.models.layers.norm import RMSNorm
 from clawgym_jax.models.layers.rope import Tables, rope_tables
+from clawgym_jax.parallel import context
 
 _LAYERS = {
     "gemma3_text": gemma3.DecoderLayer,
@@ -124,15 +126,19 @@ class Decoder(nnx.Module):
       rows: jax.Array | None,
       cache: KVCache | None,
   ) -> tuple[jax.Array, KVCache | None]:
-    tables = self._tables(positions)
-    x = self.embed_tokens(tokens)
-    if cache is None:
-      if end is None:
-        end = jnp.full(tokens.shape, tokens.shape[1], jnp.int32)
-      x = self._run(x, tables, end, positions)
-    else:
+    if cache is not None:
+      tables = self._tables(positions)
+      x = self.embed_tokens(tokens)
       x, cache = self._run_cached(x, tables, positions, rows, cache)
-    return self.norm(x), cache
+      return self.norm(x), cache
+    if end is None:
+      end = jnp.full(tokens.shape, tokens.shape[1], jnp.int32)
+    order, placed = context.order(tokens.shape[1]), positions
+    if order is not None:
+      tokens, placed = tokens[:, order], positions[:, order]
+    x = parallel.laid_out(self.embed_tokens(tokens))
+    x = self._run(x, self._tables(placed), end, positions)
+    return context.natural(self.norm(x)), None
 
   def _tables(self, positions: jax.Array) -> tuple[Tables, Tables | None]:
     """Of the full layers' RoPE, and of the sliding layers' where there are such."""
@@ -151,7 +157,8 @@ class Decoder(nnx.Module):
       state, kind = inputs
       layer = nnx.merge(graphdef, state)
       how = {"end": end, "positions": positions, "rows": None, "cache": None}
-      return layer(x, **_of_layer(tables, kind), **how)[0], None
+      x, _ = layer(x, **_of_layer(tables, kind), **how)
+      return parallel.laid_out(x), None
 
     modules = [self.layers] if self.scan_layers else self.layers
     for index, module in enumerate(modules):
@@ -161,7 +168,7 @@ class Decoder(nnx.Module):
         body = jax.checkpoint(step, policy=REMAT[self.remat])
       if self.scan_layers:
         # A loop on a CPU keeps bfloat16 as float32 and copies every residual.
-        unroll = jax.default_backend() == "cpu"
+        unroll = parallel.platform() == "cpu"
         x, _ = jax.lax.scan(body, x, (state, kinds), unroll=unroll or 1)
       else:
         x, _ = body(x, (state, _at(kinds, index)))

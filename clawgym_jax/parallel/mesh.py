@@ -54,6 +54,41 @@ def make_mesh(
   return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
 
+def platform() -> str:
+  """What is computed on, `cpu`, `gpu` or `tpu`: the mesh's devices, else JAX's own.
+
+  A mesh of a topology whose hardware is not here counts as that hardware, so
+  that what is compiled ahead of time is what will run there.
+  """
+  device = jax.sharding.get_abstract_mesh().abstract_device
+  return jax.default_backend() if device is None else device.platform
+
+
+def axis_size(*names: str) -> int:
+  """Devices along some axes of the mesh in use; 1 without one."""
+  sizes = jax.sharding.get_abstract_mesh().shape
+  return math.prod(sizes.get(name, 1) for name in names)
+
+
+def laid_out(hidden: jax.Array) -> jax.Array:
+  """Activations [batch, time, hidden], on a mesh split as `HIDDEN` says.
+
+  An axis that does not divide what it should split leaves that whole.
+  """
+  mesh = jax.sharding.get_abstract_mesh()
+  if mesh.empty:
+    return hidden
+  spec = (
+      axes if axes and size % math.prod(mesh.shape[a] for a in _names(axes)) == 0 else None
+      for size, axes in zip(hidden.shape, HIDDEN)
+  )
+  return jax.lax.with_sharding_constraint(hidden, PartitionSpec(*spec))
+
+
+def _names(axes: str | tuple[str, ...]) -> tuple[str, ...]:
+  return (axes,) if isinstance(axes, str) else axes
+
+
 def param(value: jax.Array, *axes: str | None) -> nnx.Param:
   """A parameter whose last dimensions are split over the mesh axes `axes`.
 

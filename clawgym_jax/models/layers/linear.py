@@ -31,7 +31,7 @@ def row_major(x: jax.Array) -> jax.Array:
   runs 2 to 4 times slower, and one of bfloat16 operands whose float32 result
   is laid out transposed is not implemented at all.
   """
-  if jax.default_backend() != "cpu" or _meshed():
+  if parallel.platform() != "cpu" or _meshed():
     return x
   return with_layout_constraint(x, Layout(tuple(range(x.ndim))))
 
@@ -55,7 +55,7 @@ def dot(
   Operands are cast to `dtype`, sums and the result are float32.
   """
   a, b = a.astype(dtype), b.astype(dtype)
-  if jax.default_backend() == "cpu" and _meshed():
+  if parallel.platform() == "cpu" and _meshed():
     # Layouts are the partitioner's there, see `row_major`: bfloat16 numbers
     # are multiplied as float32, which gives the same sums, slower.
     a, b = a.astype(jnp.float32), b.astype(jnp.float32)
@@ -79,7 +79,7 @@ def _meshed() -> bool:
 def matmul(x: jax.Array, weight: jax.Array, dtype: jnp.dtype) -> jax.Array:
   """x [..., in], weight [out, in] -> float32 [..., out]."""
   rows = math.prod(x.shape[:-1])
-  if rows <= _FEW_ROWS and jax.default_backend() == "cpu":
+  if rows <= _FEW_ROWS and parallel.platform() == "cpu":
     # The weight first, read once as it lies; second, it would be repacked.
     out = dot(weight, x.reshape(rows, -1), 1, 1, dtype)
     return swap_last(out).reshape(*x.shape[:-1], -1)
