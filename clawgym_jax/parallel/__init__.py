@@ -5,10 +5,23 @@ from clawgym_jax.parallel.mesh import (
     BATCH,
     HIDDEN,
     axis_size,
+    fitting,
     laid_out,
     make_mesh,
+    on_mesh,
     param,
     platform,
 )
 
-__all__ = ["AXES", "BATCH", "HIDDEN", "axis_size", "laid_out", "make_mesh", "param", "platform"]
+__all__ = [
+    "AXES",
+    "BATCH",
+    "HIDDEN",
+    "axis_size",
+    "fitting",
+    "laid_out",
+    "make_mesh",
+    "on_mesh",
+    "param",
+    "platform",
+]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from clawgym_jax import parallel
 from clawgym_jax.models.causal_lm import CausalLM
 from clawgym_jax.models.logprobs import token_scores
 
@@ -28,17 +29,9 @@ def trained_scores(
   live = batch["weight"] > 0
   hidden, _ = model(batch["tokens"], batch["positions"], end=batch["end"])
   hidden = jnp.take_along_axis(hidden, batch["before"][..., None], axis=1)
-  hidden = jnp.where(live[..., None], hidden, 0.0)
-  logprobs, entropies = token_scores(
-      model,
-      hidden.reshape(-1, hidden.shape[-1]),
-      batch["targets"].reshape(-1),
-      temperature,
-  )
-  return tuple(
-      jnp.where(live, value.reshape(live.shape), 0.0)
-      for value in (logprobs, entropies)
-  )
+  hidden = parallel.laid_out(jnp.where(live[..., None], hidden, 0.0))
+  scores = token_scores(model, hidden, batch["targets"], temperature)
+  return tuple(jnp.where(live, value, 0.0) for value in scores)
 
 
 def supervised_loss(

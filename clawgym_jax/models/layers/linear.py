@@ -75,10 +75,21 @@ def _meshed() -> bool:
   return not jax.sharding.get_abstract_mesh().empty
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(2,))
-def matmul(x: jax.Array, weight: jax.Array, dtype: jnp.dtype) -> jax.Array:
-  """x [..., in], weight [out, in] -> float32 [..., out]."""
+@partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def matmul(
+    x: jax.Array,
+    weight: jax.Array,
+    dtype: jnp.dtype,
+    axes: tuple[str | None, ...] | None = None,
+) -> jax.Array:
+  """x [..., in], weight [out, in] -> float32 [..., out].
+
+  `axes` are the mesh axes that split the weight. Those of `fsdp` are gathered
+  for the product, after the cast to `dtype`; the weight's gradient is cast
+  before it is added up over devices, and left split as the weight is.
+  """
   rows = math.prod(x.shape[:-1])
+  weight = gathered(weight, dtype, axes)
   if rows <= _FEW_ROWS and parallel.platform() == "cpu":
     # The weight first, read once as it lies; second, it would be repacked.
     out = dot(weight, x.reshape(rows, -1), 1, 1, dtype)
@@ -86,20 +97,45 @@ def matmul(x: jax.Array, weight: jax.Array, dtype: jnp.dtype) -> jax.Array:
   return dot(x, weight, -1, 1, dtype)
 
 
-def _matmul_forward(x, weight, dtype):
-  return matmul(x, weight, dtype), (x.astype(dtype), weight)
+def _matmul_forward(x, weight, dtype, axes):
+  return matmul(x, weight, dtype, axes), (x.astype(dtype), weight)
 
 
-def _matmul_backward(dtype, saved, grad):
+def _matmul_backward(dtype, axes, saved, grad):
   x, weight = saved
   grad = grad.astype(dtype)
-  dx = dot(grad, weight, -1, 0, dtype)
+  dx = dot(grad, gathered(weight, dtype, axes), -1, 0, dtype)
   rows = x.reshape(-1, x.shape[-1])
   across = swap_last(grad.reshape(-1, grad.shape[-1]))
-  return dx, dot(across, rows, 1, 0, dtype).astype(weight.dtype)
+  return dx, scattered(dot(across, rows, 1, 0, dtype), weight, dtype, axes)
 
 
 matmul.defvjp(_matmul_forward, _matmul_backward)
+
+
+def gathered(
+    weight: jax.Array, dtype: jnp.dtype, axes: tuple[str | None, ...] | None
+) -> jax.Array:
+  """The weight in `dtype`, on a mesh whole but for what `tensor` splits."""
+  weight = weight.astype(dtype)
+  if axes is None or not _meshed():
+    return weight
+  # Cast where it lies, so that what is sent is as narrow as what is used.
+  weight = jax.lax.with_sharding_constraint(weight, jax.P(*axes))
+  kept = (axis if axis == "tensor" else None for axis in axes)
+  return jax.lax.with_sharding_constraint(weight, jax.P(*kept))
+
+
+def scattered(
+    grad: jax.Array,
+    weight: jax.Array,
+    dtype: jnp.dtype,
+    axes: tuple[str | None, ...] | None,
+) -> jax.Array:
+  """A weight's gradient as the weight is: its dtype, and split as it is."""
+  if axes is not None and _meshed():
+    grad = jax.lax.with_sharding_constraint(grad.astype(dtype), jax.P(*axes))
+  return grad.astype(weight.dtype)
 
 
 class Linear(nnx.Module):
@@ -131,6 +167,7 @@ class Linear(nnx.Module):
       lora: LoraConfig | None = None,
   ):
     self.compute_dtype = compute_dtype
+    self.axes = axes
     stack = () if layers is None else (layers,)
     shape = (*stack, out_features, in_features)
     key = rngs.params()
@@ -155,7 +192,7 @@ class Linear(nnx.Module):
 
   def __call__(self, x: jax.Array) -> jax.Array:
     """x [..., in] -> float32 [..., out]."""
-    out = matmul(x, self.weight[...], self.compute_dtype)
+    out = matmul(x, self.weight[...], self.compute_dtype, self.axes)
     if self.lora is not None:
       inner = matmul(x, self.lora_A.weight[...], self.compute_dtype)
       change = matmul(inner, self.lora_B.weight[...], self.compute_dtype)

@@ -23,7 +23,6 @@ are is an input of a scanned layer.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -110,19 +109,19 @@ def _attend(query, key, value, end, window, flat):
   platform = parallel.platform()
   if flat and window is None and not split:
     if platform == "tpu" and libraries.splash_fits(whole):
-      return _on_mesh(libraries.splash_attention)(query, key, value, end)
+      return _by_library(libraries.splash_attention)(query, key, value, end)
     if platform == "gpu" and libraries.tokamax():
-      return _on_mesh(libraries.tokamax_attention)(query, key, value, end)
+      return _by_library(libraries.tokamax_attention)(query, key, value, end)
   return _trees(query, key, value, end, window)
 
 
-def _on_mesh(kernel: Callable[[Part], jax.Array]) -> Callable[..., jax.Array]:
+def _by_library(kernel: Callable[[Part], jax.Array]) -> Callable[..., jax.Array]:
   """A library's kernel over a mesh, by JAX's gradient of it."""
 
   def whole(query, key, value, end):
     return kernel(Part(query, key, value, end, jnp.zeros(1, jnp.int32), None))
 
-  return _mapped(whole, (_QUERY, _KEY, _KEY, _ROW), _QUERY)
+  return parallel.on_mesh(whole, (_QUERY, _KEY, _KEY, _ROW), _QUERY)
 
 
 @jax.custom_vjp
@@ -136,7 +135,7 @@ def _trees_forward(query, key, value, end, window):
     return _path(part).forward(part)
 
   specs = (_QUERY, _KEY, _KEY, _ROW, _window_spec(window))
-  attend = _mapped(forward, specs, (_QUERY, _QUERY))
+  attend = parallel.on_mesh(forward, specs, (_QUERY, _QUERY))
   out, logsumexp = attend(query, key, value, end, window)
   # What remat by name keeps, so that a backward pass need not attend again.
   out = checkpoint_name(out, "attention")
@@ -159,7 +158,7 @@ def _trees_backward(saved, grad):
     )
 
   specs = (_QUERY, _KEY, _KEY, _ROW, _window_spec(window), _QUERY, _QUERY, _QUERY)
-  gradients = _mapped(backward, specs, (_QUERY, _KEY, _KEY))
+  gradients = parallel.on_mesh(backward, specs, (_QUERY, _KEY, _KEY))
   return (*gradients(query, key, value, end, window, logsumexp, grad, inner), None, None)
 
 
@@ -194,39 +193,3 @@ def _path(part: Part) -> ModuleType:
 
 def _window_spec(window: Window | None) -> Any:
   return None if window is None else Window(_ROW, jax.P())
-
-
-def _mapped(function: Callable[..., Any], specs: Any, out_specs: Any):
-  """`function` of every device's shards, on the mesh in use if there is one.
-
-  An axis that does not divide what it should split leaves that whole.
-  """
-  if jax.sharding.get_abstract_mesh().empty:
-    return function
-
-  def call(*operands):
-    batch, heads = operands[0].shape[:2]
-    whole = {
-        name
-        for names, size in ((("data", "fsdp"), batch), (("tensor",), heads))
-        for name in names
-        if size % parallel.axis_size(*names)
-    }
-    drop = partial(_without, names=whole)
-    is_spec = lambda x: isinstance(x, jax.P)  # noqa: E731
-    return jax.shard_map(
-        function,
-        in_specs=jax.tree.map(drop, specs, is_leaf=is_spec),
-        out_specs=jax.tree.map(drop, out_specs, is_leaf=is_spec),
-        # A Pallas kernel does not say over which axes its result differs.
-        check_vma=False,
-    )(*operands)
-
-  return call
-
-
-def _without(spec: jax.P, names: set[str]) -> jax.P:
-  def left(axes: Any) -> Any:
-    return None if axes is None or names & set(jax.tree.leaves(axes)) else axes
-
-  return jax.P(*(left(axes) for axes in spec))
