@@ -88,6 +88,7 @@ class Mesh:
   data: int = within(-1, -1, 1 << 16)
   fsdp: int = within(1, 1, 1 << 16)
   expert: int = within(1, 1, 1 << 16)
+  context: int = within(1, 1, 1 << 16)
   tensor: int = within(1, 1, 1 << 16)
 
 

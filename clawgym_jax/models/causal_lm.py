@@ -85,10 +85,12 @@ class Decoder(nnx.Module):
       compute_dtype: jnp.dtype,
       scan_layers: bool,
       remat: str,
+      flat_rows: bool,
       lora: LoraConfig | None,
   ):
     self.config = config
     self.remat = remat
+    self.flat_rows = flat_rows
     self.scan_layers = scan_layers
     kw = {
         "rngs": rngs,
@@ -156,7 +158,7 @@ class Decoder(nnx.Module):
     def step(x, inputs):
       state, kind = inputs
       layer = nnx.merge(graphdef, state)
-      how = {"end": end, "positions": positions, "rows": None, "cache": None}
+      how = {"end": end, "positions": positions, "flat": self.flat_rows}
       x, _ = layer(x, **_of_layer(tables, kind), **how)
       return parallel.laid_out(x), None
 
@@ -181,7 +183,6 @@ class Decoder(nnx.Module):
       x, (key, value) = self._layer(index)(
           x,
           **_of_layer(tables, _at(kinds, index)),
-          end=None,
           positions=positions,
           rows=rows,
           cache=(cache.keys[index], cache.values[index]),
@@ -224,6 +225,7 @@ class CausalLM(nnx.Module):
       sums, norms, softmax and the residual stream are float32 in both.
     scan_layers: layers stacked and scanned (training), or one by one (serving).
     remat: a name of `REMAT`.
+    flat_rows: no row that it is called with is a tree; see `tree_attention`.
     lora: adapters in the linear layers it names; `create.merged` takes them out.
   """
 
@@ -236,6 +238,7 @@ class CausalLM(nnx.Module):
       compute_dtype: jnp.dtype = jnp.float32,
       scan_layers: bool = True,
       remat: str = "none",
+      flat_rows: bool = False,
       lora: LoraConfig | None = None,
   ):
     if lora is not None and config.num_experts is not None:
@@ -255,6 +258,7 @@ class CausalLM(nnx.Module):
         compute_dtype=self.compute_dtype,
         scan_layers=scan_layers,
         remat=remat,
+        flat_rows=flat_rows,
         lora=lora,
     )
     if not config.tie_word_embeddings:

@@ -35,7 +35,7 @@ def load_model(
   kw = {
       "compute_dtype": jnp.dtype(source.compute_dtype),
       "remat": source.remat,
-      "lora": _adapters(source.lora),
+      "lora": adapters(source.lora),
   }
   if source.source == "tiny":
     tokenizer = vocabulary.train(texts(), source.vocab_size)
@@ -45,7 +45,7 @@ def load_model(
   )
 
 
-def _adapters(lora: Lora) -> LoraConfig | None:
+def adapters(lora: Lora) -> LoraConfig | None:
   if not lora.rank:
     return None
   return LoraConfig(
@@ -75,7 +75,11 @@ def mesh_of(config: Mesh, rows: int) -> Iterator[jax.sharding.Mesh | None]:
   `rows` are those of a micro-batch, which the mesh must be able to split.
   """
   mesh = make_mesh(
-      data=config.data, fsdp=config.fsdp, expert=config.expert, tensor=config.tensor
+      data=config.data,
+      fsdp=config.fsdp,
+      expert=config.expert,
+      context=config.context,
+      tensor=config.tensor,
   )
   if mesh.size == 1:
     yield None
