@@ -222,7 +222,8 @@ class CausalLM(nnx.Module):
     rngs: seeds of the initial weights (normal, standard deviation 0.02).
     param_dtype: of the parameters; float32 for training.
     compute_dtype: of the operands of matrix products (float32 or bfloat16);
-      sums, norms, softmax and the residual stream are float32 in both.
+      sums, norms, softmax and the residual stream are float32 in both. An
+      accelerator also stores in it what a layer's products give.
     scan_layers: layers stacked and scanned (training), or one by one (serving).
     remat: a name of `REMAT`.
     flat_rows: no row that it is called with is a tree; see `tree_attention`.
@@ -300,7 +301,10 @@ class CausalLM(nnx.Module):
 
   def logits(self, hidden: jax.Array) -> jax.Array:
     """hidden [..., hidden] -> float32 [..., vocab]."""
+    return matmul(hidden, self.head(), self.compute_dtype, axes=("tensor", "fsdp"))
+
+  def head(self) -> jax.Array:
+    """The vectors of the vocabulary that score hidden states, [vocab, hidden]."""
     if self.config.tie_word_embeddings:
-      weight = self.model.embed_tokens.weight[...]
-      return matmul(hidden, weight, self.compute_dtype)
-    return self.lm_head(hidden)
+      return self.model.embed_tokens.weight[...]
+    return self.lm_head.weight[...]

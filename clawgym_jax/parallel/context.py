@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from clawgym_jax.contracts.errors import require
-from clawgym_jax.parallel.mesh import HIDDEN, axis_size
+from clawgym_jax.parallel.mesh import HIDDEN, axis_size, fitting, on_mesh
 
 _AXIS = "context"
 
@@ -59,8 +59,31 @@ def natural(hidden: jax.Array) -> jax.Array:
     ]
     return jnp.concatenate(received, axis=1)
 
-  rows = HIDDEN if hidden.shape[0] % axis_size(*HIDDEN[0]) == 0 else jax.P(None, _AXIS, None)
-  return jax.shard_map(swap, in_specs=rows, out_specs=rows)(hidden)
+  return on_mesh(swap, (HIDDEN,), HIDDEN)(hidden)
+
+
+def taken(hidden: jax.Array, index: jax.Array, dtype: jnp.dtype) -> jax.Array:
+  """hidden[b, index[b, n]] of hidden [batch, time, size], index int32 [batch, n].
+
+  On a mesh the result is split as `hidden` is, n in the place of time where it
+  fits, and rounded to `dtype`, in which it is sent between devices.
+  """
+  if jax.sharding.get_abstract_mesh().empty:
+    return jnp.take_along_axis(hidden, index[..., None], axis=1)
+  split = fitting(HIDDEN, hidden.shape)[1] and fitting(HIDDEN, index.shape)[1]
+
+  def local(hidden, index):
+    if axis_size(_AXIS) == 1 or not split:
+      return jnp.take_along_axis(hidden, index[..., None], axis=1)
+    index = index - jax.lax.axis_index(_AXIS) * hidden.shape[1]
+    here = (index >= 0) & (index < hidden.shape[1])
+    found = jnp.take_along_axis(hidden, jnp.where(here, index, 0)[..., None], axis=1)
+    found = jnp.where(here[..., None], found, 0)
+    return jax.lax.psum_scatter(found, _AXIS, scatter_dimension=1, tiled=True)
+
+  rows = jax.P(HIDDEN[0], None)
+  states = HIDDEN if split else jax.P(HIDDEN[0], None, None)
+  return on_mesh(local, (states, rows), states)(hidden.astype(dtype), index)
 
 
 def starts(time: int) -> jax.Array:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from clawgym_jax import parallel
 from clawgym_jax.models.causal_lm import CausalLM
 from clawgym_jax.models.logprobs import token_scores
+from clawgym_jax.parallel import context
 
 Batch = dict[str, jax.Array]
 
@@ -28,8 +28,8 @@ def trained_scores(
   """
   live = batch["weight"] > 0
   hidden, _ = model(batch["tokens"], batch["positions"], end=batch["end"])
-  hidden = jnp.take_along_axis(hidden, batch["before"][..., None], axis=1)
-  hidden = parallel.laid_out(jnp.where(live[..., None], hidden, 0.0))
+  hidden = context.taken(hidden, batch["before"], model.compute_dtype)
+  hidden = jnp.where(live[..., None], hidden, 0.0)
   scores = token_scores(model, hidden, batch["targets"], temperature)
   return tuple(jnp.where(live, value, 0.0) for value in scores)
 

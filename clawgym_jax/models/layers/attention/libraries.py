@@ -28,7 +28,7 @@ def splash_fits(part: Part) -> bool:
 def splash_attention(part: Part, *, interpret: bool = False) -> jax.Array:
   """jax's splash attention for TPUs, with its own gradient, of whole flat rows.
 
-  The result is float32, shaped as the query.
+  The result is as the query.
   """
   from jax.experimental.pallas.ops.tpu.splash_attention import (
       splash_attention_kernel as splash,
@@ -51,7 +51,7 @@ def splash_attention(part: Part, *, interpret: bool = False) -> jax.Array:
   query = part.query.reshape(batch, -1, time, dim)
   segments = splash.SegmentIds(part.end, part.end)
   out = jax.vmap(kernel)(query, part.key, part.value, segments)
-  return out.astype(jnp.float32).reshape(part.query.shape)
+  return out.reshape(part.query.shape)
 
 
 def tokamax() -> ModuleType | None:
@@ -66,7 +66,7 @@ def tokamax() -> ModuleType | None:
 def tokamax_attention(part: Part, *, implementation: str | None = None) -> jax.Array:
   """tokamax's attention for GPUs, with its own gradient, of whole flat rows.
 
-  The result is float32, shaped as the query.
+  The result is as the query.
   """
   batch, kv_heads, groups, time, dim = part.query.shape
   places = jnp.arange(time)
@@ -80,4 +80,4 @@ def tokamax_attention(part: Part, *, implementation: str | None = None) -> jax.A
       local_window_size=((places - starts)[:, None], 0),
       implementation=implementation,
   )
-  return out.swapaxes(1, 2).astype(jnp.float32).reshape(part.query.shape)
+  return out.swapaxes(1, 2).reshape(part.query.shape)

@@ -81,7 +81,7 @@ def tree_attention(
   but for `end`, which is in the row's, and so are the window's positions.
 
   Returns:
-    float32 [batch, time, heads, dim].
+    [batch, time, heads, dim]: float32, or `dtype` where a Pallas kernel gives it.
   """
   batch, time, heads, dim = query.shape
   scale = dim**-0.5 if scale is None else scale
@@ -145,7 +145,7 @@ def _trees_forward(query, key, value, end, window):
 
 def _trees_backward(saved, grad):
   query, key, value, end, window, out, logsumexp = saved
-  inner = jnp.sum(grad * out, axis=-1, keepdims=True)
+  inner = jnp.sum(grad.astype(jnp.float32) * out, axis=-1, keepdims=True)
 
   def backward(query, key, value, end, window, logsumexp, grad, inner):
     part = _part(query, key, value, end, window)

@@ -90,7 +90,7 @@ def fits(part: Part) -> bool:
 
 
 def forward(part: Part, *, interpret: bool = False) -> tuple[jax.Array, jax.Array]:
-  """The result, float32 as the query, and its log-sum-exp [..., 1]."""
+  """The result, as the query, and its log-sum-exp, float32 [..., 1]."""
   blocks = _Blocks.of(part)
   batch, kv_heads, groups, time, dim = part.query.shape
   rows = groups * blocks.queries
@@ -109,7 +109,7 @@ def forward(part: Part, *, interpret: bool = False) -> tuple[jax.Array, jax.Arra
           ],
       ),
       out_shape=[
-          jax.ShapeDtypeStruct(part.query.shape, jnp.float32),
+          jax.ShapeDtypeStruct(part.query.shape, part.query.dtype),
           _row_shape(part, blocks),
       ],
       compiler_params=pltpu.CompilerParams(dimension_semantics=_SEMANTICS),
@@ -127,7 +127,7 @@ def backward(
     *,
     interpret: bool = False,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-  """Gradients of query, key and value, float32; see `short.backward`."""
+  """Gradients of query, key and value, as those; see `short.backward`."""
   blocks = _Blocks.of(part)
   batch, kv_heads, groups, _, dim = part.query.shape
   rows = groups * blocks.queries
@@ -154,12 +154,12 @@ def backward(
               pltpu.VMEM((rows, dim), jnp.float32),
           ],
       ),
-      out_shape=jax.ShapeDtypeStruct(part.query.shape, jnp.float32),
+      out_shape=jax.ShapeDtypeStruct(part.query.shape, part.query.dtype),
       name="tree_attention_dquery",
       **common,
   )(*blocks.scalars, *operands)
   of_query, of_row, of_key, of_end = _specs(part, blocks, keys_inside=False)
-  sum_shape = jax.ShapeDtypeStruct(part.key.shape, jnp.float32)
+  sum_shape = jax.ShapeDtypeStruct(part.key.shape, part.key.dtype)
   dkey, dvalue = pl.pallas_call(
       partial(_backward_key, blocks.queries),
       grid_spec=pltpu.PrefetchScalarGridSpec(
@@ -211,7 +211,7 @@ def _forward(
 
   @pl.when(index == pl.num_programs(3) - 1)
   def _():
-    out[...] = (sums[...] / total[:, :1]).reshape(out.shape)
+    out[...] = (sums[...] / total[:, :1]).astype(out.dtype).reshape(out.shape)
     logsumexp[...] = (top[...] + jnp.log(total[...])).T[:1].reshape(logsumexp.shape)
 
 
@@ -239,7 +239,7 @@ def _backward_query(
 
   @pl.when(index == pl.num_programs(3) - 1)
   def _():
-    dquery[...] = sums[...].reshape(dquery.shape)
+    dquery[...] = sums[...].astype(dquery.dtype).reshape(dquery.shape)
 
 
 def _backward_key(
@@ -275,8 +275,8 @@ def _backward_key(
 
   @pl.when(block == pl.num_programs(3) - 1)
   def _():
-    dkey[...] = dkeys[...].reshape(dkey.shape)
-    dvalue[...] = dvalues[...].reshape(dvalue.shape)
+    dkey[...] = dkeys[...].astype(dkey.dtype).reshape(dkey.shape)
+    dvalue[...] = dvalues[...].astype(dvalue.dtype).reshape(dvalue.shape)
 
 
 def _mask(queries, shape, axis, at, index, end):
