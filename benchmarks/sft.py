@@ -79,8 +79,7 @@ def ours(dtype: str) -> dict[str, Any]:
   from clawgym_jax.data.batch import collate
   from clawgym_jax.data.sequence import supervised
   from clawgym_jax.data.tree import Tree
-  from clawgym_jax.models import CausalLM
-  from clawgym_jax.models.flops import training_flops
+  from clawgym_jax.models import CausalLM, flops
   from clawgym_jax.parallel.host import keep_memory, release_memory
   from clawgym_jax.parallel.peak import matmul_rate
   from clawgym_jax.sft.scores import supervised_loss
@@ -115,8 +114,9 @@ def ours(dtype: str) -> dict[str, Any]:
   del model
   found = _figures(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10)
   rates.append(matmul_rate(jnp.float32))
-  each = _ROWS.value * training_flops(
-      _shape(), jnp.arange(_TIME.value), _TIME.value - 1
+  length = _TIME.value
+  each = _ROWS.value * flops.training(
+      _shape(), length, length - 1, flops.causal_pairs(length)
   )
   rate = max(rates)
   return found | {

@@ -1,10 +1,11 @@
-"""Floating-point operations of a training step, counted from shapes alone.
+"""Floating-point operations of a model, from its shapes alone.
 
-What the mathematics asks for, whatever the program does: a product of [m, k] and
-[k, n] is 2 m k n; a query is paired with the keys that it sees and no others
-(causal attention counted once, as in MaxText since its pull request 1988); padding,
-recomputation (remat), softmax, norms, activations and the optimizer count nothing.
-The backward pass is twice the forward; where a weight is frozen under LoRA, once.
+Never from a compiler's count, which sees a scan once and no kernel. A product of
+[a, b] and [b, c] is 2abc. Attention counts the pairs of queries and keys that the
+mask lets through, so causal attention is counted once, not as a full square (as
+MaxText does since its pull request 1988). Training is three forward passes, two
+where a weight is frozen under LoRA: what rematerialisation computes again is no
+progress and is left out; so are padding, norms, softmax and the optimizer.
 """
 
 from __future__ import annotations
@@ -15,77 +16,70 @@ from clawgym_jax.models.config import ModelConfig
 from clawgym_jax.models.layers.lora import LoraConfig
 
 
-def training_flops(
+def layer_weights(config: ModelConfig) -> int:
+  """Elements of a layer's matrices that one token is multiplied by."""
+  size, dim = config.hidden_size, config.head_dim
+  heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
+  attention = 2 * size * dim * heads + 2 * size * dim * kv_heads
+  if config.num_experts is None:
+    return attention + 3 * size * config.intermediate_size
+  experts = config.num_experts_per_tok * 3 * size * config.moe_intermediate_size
+  return attention + size * config.num_experts + experts
+
+
+def head_weights(config: ModelConfig) -> int:
+  """Elements of the head, by which a scored position is multiplied."""
+  return config.vocab_size * config.hidden_size
+
+
+def adapter_weights(config: ModelConfig, lora: LoraConfig) -> int:
+  """Elements of a layer's adapters."""
+  size, inner, dim = config.hidden_size, config.intermediate_size, config.head_dim
+  heads, kv_heads = config.num_attention_heads * dim, config.num_key_value_heads * dim
+  other = {
+      "q_proj": heads, "k_proj": kv_heads, "v_proj": kv_heads, "o_proj": heads,
+      "gate_proj": inner, "up_proj": inner, "down_proj": inner,
+  }  # fmt: skip
+  return lora.rank * sum(size + other[name] for name in lora.targets)
+
+
+def attention_forward(config: ModelConfig, pairs: float) -> float:
+  """Of one layer's attention to `pairs` pairs of a query and a key that it sees."""
+  return 4.0 * config.num_attention_heads * config.head_dim * pairs
+
+
+def causal_pairs(time: int) -> int:
+  """Pairs of one flat row without packing."""
+  return time * (time + 1) // 2
+
+
+def seen_pairs(config: ModelConfig, positions: np.ndarray) -> float:
+  """Pairs of tokens at these depths on their paths, int [tokens], the mean of layers."""
+  seen = positions.astype(np.float64) + 1
+  if config.sliding_layers is None:
+    return float(seen.sum())
+  near = np.minimum(seen, config.sliding_window)
+  slid = float(np.mean(config.sliding_layers))
+  return float(slid * near.sum() + (1 - slid) * seen.sum())
+
+
+def training(
     config: ModelConfig,
-    positions: np.ndarray,
-    scored: int,
+    tokens: float,
+    scored: float,
+    pairs: float,
     lora: LoraConfig | None = None,
 ) -> float:
-  """Of one forward and backward pass.
+  """Of a forward and backward pass over `tokens`, `scored` of them by the head.
 
-  Args:
-    config: the model's shape.
-    positions: int [tokens], the depth of every token that is not padding on its
-      path: it sees so many before it.
-    scored: tokens that go through the language-model head.
-    lora: the adapters, where they alone are trained.
+  `pairs` are those of one layer; with `lora` the adapters alone are trained.
   """
-  weights = 6 if lora is None else 4
   layers = config.num_hidden_layers
-  total = weights * float(len(positions)) * layers * sum(_matrices(config).values())
-  total += weights * float(scored) * config.hidden_size * config.vocab_size
-  if lora is not None:
-    inner = lora.rank * sum(_sides(config, name) for name in lora.targets)
-    total += 6 * float(len(positions)) * layers * inner
-  width = config.num_attention_heads * config.head_dim
-  seen = positions.astype(np.float64) + 1
-  slides = config.sliding_layers or (False,) * layers
-  for slid in set(slides):
-    keys = np.minimum(seen, config.sliding_window) if slid else seen
-    total += slides.count(slid) * 12 * width * float(keys.sum())
-  return total
-
-
-def parameters(config: ModelConfig) -> int:
-  """Of all matrices, biases and norms left out; a shared embedding counts once."""
-  matrices = _matrices(config)
-  if config.num_experts is not None:
-    matrices["experts"] *= config.num_experts // config.num_experts_per_tok
-  tables = 1 if config.tie_word_embeddings else 2
-  return (
-      config.num_hidden_layers * sum(matrices.values())
-      + tables * config.vocab_size * config.hidden_size
+  matrices = 2.0 * (
+      layers * layer_weights(config) * tokens + head_weights(config) * scored
   )
-
-
-def _matrices(config: ModelConfig) -> dict[str, int]:
-  """Elements of one layer's matrices that one token meets."""
-  size = config.hidden_size
-  heads = config.num_attention_heads * config.head_dim
-  kv_heads = config.num_key_value_heads * config.head_dim
-  attention = 2 * size * heads + 2 * size * kv_heads
-  if config.num_experts is None:
-    return {"attention": attention, "mlp": 3 * size * config.intermediate_size}
-  experts = 3 * size * config.moe_intermediate_size * config.num_experts_per_tok
-  return {
-      "attention": attention,
-      "router": size * config.num_experts,
-      "experts": experts,
-  }
-
-
-def _sides(config: ModelConfig, name: str) -> int:
-  """Inputs and outputs of the linear layer `name`."""
-  size, inner = config.hidden_size, config.intermediate_size
-  heads = config.num_attention_heads * config.head_dim
-  kv_heads = config.num_key_value_heads * config.head_dim
-  other = {
-      "q_proj": heads,
-      "k_proj": kv_heads,
-      "v_proj": kv_heads,
-      "o_proj": heads,
-      "gate_proj": inner,
-      "up_proj": inner,
-      "down_proj": inner,
-  }
-  return size + other[name]
+  attention = layers * attention_forward(config, pairs)
+  if lora is None:
+    return 3.0 * (matrices + attention)
+  adapters = 2.0 * layers * adapter_weights(config, lora) * tokens
+  return 2.0 * matrices + 3.0 * (attention + adapters)

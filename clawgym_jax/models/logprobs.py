@@ -4,17 +4,19 @@ Training and rollouts compute log-probabilities by this one rule: float32
 log-softmax of `logits / temperature`. The logits of a chunk of positions exist
 at a time, vocabulary first, and once more in the backward pass: that way each
 product's large operand, the embedding or the logits' gradient, is read as it
-lies in memory.
+lies in memory. On a mesh it is blocks of the vocabulary (`vocabulary_blocks`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from clawgym_jax.models import vocabulary_blocks
 from clawgym_jax.models.causal_lm import CausalLM
 from clawgym_jax.models.layers.linear import dot, swap_last
 
@@ -41,7 +43,7 @@ def token_logprobs(
     *,
     chunk: int = 512,
 ) -> jax.Array:
-  """The log-probabilities of `token_scores` alone: float32 [n]."""
+  """The log-probabilities of `token_scores` alone: float32 as `targets`."""
   return _scores(model, hidden, targets, temperature, chunk, False).logprobs
 
 
@@ -57,34 +59,43 @@ def token_scores(
 
   Args:
     model: gives the head.
-    hidden: [n, hidden], the model's hidden states at the chosen positions.
-    targets: int32 [n], the tokens that followed.
+    hidden: [n, hidden] or [batch, n, hidden], the model's hidden states at the
+      chosen positions.
+    targets: int32 [n] or [batch, n], the tokens that followed.
     temperature: divides the logits; no gradient.
-    chunk: most positions whose logits exist at a time.
+    chunk: most positions whose logits exist at a time, on one device.
 
   Returns:
-    Float32 [n] each.
+    Float32 as `targets` each.
   """
   return _scores(model, hidden, targets, temperature, chunk, True)
 
 
 def _scores(model, hidden, targets, temperature, chunk, entropy):
-  if model.config.tie_word_embeddings:
-    embedding = model.model.embed_tokens.weight[...]
-  else:
-    embedding = model.lm_head.weight[...]
-  count = hidden.shape[0]
+  shape, embedding = targets.shape, model.head()
+  temperature = jnp.asarray(temperature, jnp.float32)
+  if not jax.sharding.get_abstract_mesh().empty:
+    if targets.ndim == 1:
+      hidden, targets = hidden[None], targets[None]
+    how = vocabulary_blocks.How(model.compute_dtype, entropy)
+    found = vocabulary_blocks.scores(embedding, hidden, targets, temperature, how)
+    return _shaped(found, shape)
+  count = targets.size
   chunks = -(-count // chunk)
   size = -(-count // chunks)
   padding = chunks * size - count
+  hidden = hidden.reshape(count, -1)
   hidden = jnp.pad(hidden, ((0, padding), (0, 0))).reshape(chunks, size, -1)
-  targets = jnp.pad(targets, (0, padding)).reshape(chunks, size)
-  temperature = jnp.asarray(temperature, jnp.float32)
+  targets = jnp.pad(targets.reshape(-1), (0, padding)).reshape(chunks, size)
   scores = _chunked(
       embedding, hidden, targets, temperature, model.compute_dtype, entropy
   )
-  scores = TokenScores(*(score.reshape(-1)[:count] for score in scores))
-  return scores._replace(entropies=jax.lax.stop_gradient(scores.entropies))
+  return _shaped((score.reshape(-1)[:count] for score in scores), shape)
+
+
+def _shaped(scores: Iterable[jax.Array], shape: tuple[int, ...]) -> TokenScores:
+  found = TokenScores(*(score.reshape(shape) for score in scores))
+  return found._replace(entropies=jax.lax.stop_gradient(found.entropies))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(4, 5))

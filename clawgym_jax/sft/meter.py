@@ -12,8 +12,8 @@ from typing import Any
 
 import jax
 
+from clawgym_jax.models import flops
 from clawgym_jax.models.causal_lm import CausalLM
-from clawgym_jax.models.flops import training_flops
 from clawgym_jax.parallel.peak import peak_flops
 from clawgym_jax.sft.feed import Fed
 
@@ -37,8 +37,12 @@ class Meter:
         "tokens": int(real.sum()),
         "places": real.size,
         "trained_tokens": scored,
-        "flops": training_flops(
-            self._config, fed.rows["positions"][real], scored, self._lora
+        "flops": flops.training(
+            self._config,
+            real.sum(),
+            scored,
+            flops.seen_pairs(self._config, fed.rows["positions"][real]),
+            self._lora,
         ),
     }
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from clawgym_jax.models.causal_lm import CausalLM
 from clawgym_jax.models.logprobs import TokenScores, token_scores
+from clawgym_jax.parallel import context
 
 Batch = dict[str, jax.Array]
 
@@ -27,17 +28,10 @@ def trained_scores(
   """
   live = batch["weight"] > 0
   hidden, _ = model(batch["tokens"], batch["positions"], end=batch["end"])
-  hidden = jnp.take_along_axis(hidden, batch["before"][..., None], axis=1)
+  hidden = context.taken(hidden, batch["before"], model.compute_dtype)
   hidden = jnp.where(live[..., None], hidden, 0.0)
-  scores = token_scores(
-      model,
-      hidden.reshape(-1, hidden.shape[-1]),
-      batch["targets"].reshape(-1),
-      temperature,
-  )
-  return TokenScores(
-      *(jnp.where(live, value.reshape(live.shape), 0.0) for value in scores)
-  )
+  scores = token_scores(model, hidden, batch["targets"], temperature)
+  return TokenScores(*(jnp.where(live, value, 0.0) for value in scores))
 
 
 def supervised_loss(

@@ -37,7 +37,7 @@ def load_model(
       "compute_dtype": jnp.dtype(source.compute_dtype),
       "remat": source.remat,
       "unroll": {"auto": None, "loop": False, "unrolled": True}[source.layers],
-      "lora": _adapters(source.lora),
+      "lora": adapters(source.lora),
   }
   if source.yarn_factor > 1:
     kw["rope_scaling"] = RopeScaling.from_hf(
@@ -53,7 +53,7 @@ def load_model(
   )
 
 
-def _adapters(lora: Lora) -> LoraConfig | None:
+def adapters(lora: Lora) -> LoraConfig | None:
   if not lora.rank:
     return None
   return LoraConfig(

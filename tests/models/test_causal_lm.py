@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from clawgym_jax import parallel
 from clawgym_jax.models import CausalLM, create
 from clawgym_jax.models.cache import init_cache
 from clawgym_jax.models.logprobs import token_logprobs, token_scores
@@ -150,7 +151,7 @@ def test_a_loop_over_the_layers_is_the_unrolled_one(family, monkeypatch):
     return jax.jit(jax.value_and_grad(loss)).lower(params).compile()(params)
 
   expected = gradient()
-  monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+  monkeypatch.setattr(parallel, "platform", lambda: "tpu")
   for a, b in zip(jax.tree.leaves(gradient()), jax.tree.leaves(expected)):
     np.testing.assert_allclose(a, b, atol=2e-5 * max(1.0, float(jnp.max(jnp.abs(b)))))
 

@@ -15,6 +15,11 @@ from clawgym_jax.sft.scores import supervised_loss
 VOCAB, TIME = 96, 128
 
 
+def counted_by_shapes(config, positions, scored, lora=None):
+  pairs = flops.seen_pairs(config, positions)
+  return flops.training(config, len(positions), scored, pairs, lora)
+
+
 def compiled_flops(model):
   """What XLA counts of a forward and backward pass of one row, all but one scored."""
   graphdef, trained, rest = nnx.split(
@@ -47,7 +52,7 @@ def test_xla_counts_the_same_for_a_layer(lora):
     config = replace(create.tiny_config("llama", VOCAB), num_hidden_layers=layers)
     model = CausalLM(config, rngs=nnx.Rngs(0), lora=lora)
     counted.append(compiled_flops(model))
-    mine.append(flops.training_flops(config, np.arange(TIME), TIME - 1, lora))
+    mine.append(counted_by_shapes(config, np.arange(TIME), TIME - 1, lora))
   width = config.num_attention_heads * config.head_dim
   # One block of queries here, so XLA computes all pairs.
   more = width * (14 * TIME * TIME - 12 * TIME * (TIME + 1) / 2)
@@ -58,32 +63,38 @@ def test_padding_and_what_is_not_seen_count_nothing():
   config = create.tiny_config("llama", VOCAB)
   two = np.concatenate([np.arange(8), np.arange(8)])
   one = np.arange(16)
-  differ = flops.training_flops(config, one, 4) - flops.training_flops(config, two, 4)
+  differ = counted_by_shapes(config, one, 4) - counted_by_shapes(config, two, 4)
   pairs = 16 * 17 / 2 - 2 * 8 * 9 / 2
   width = config.num_attention_heads * config.head_dim
   assert differ == config.num_hidden_layers * 12 * width * pairs
-  assert flops.training_flops(config, one[:0], 0) == 0
+  assert counted_by_shapes(config, one[:0], 0) == 0
 
 
 def test_windows_bound_what_sliding_layers_see():
   config = create.tiny_config("gemma3_text", VOCAB)
-  full = flops.training_flops(config, np.arange(5), 0)
-  longer = flops.training_flops(config, np.arange(6), 0)
+  full = counted_by_shapes(config, np.arange(5), 0)
+  longer = counted_by_shapes(config, np.arange(6), 0)
   width = config.num_attention_heads * config.head_dim
   matrices = (full - 12 * width * 3 * 15) / 5
   assert longer - full == pytest.approx(matrices + 12 * width * (6 + 2 * 5))
 
 
 def test_six_times_the_parameters():
-  """The rule of thumb, for a model without attention's share: active ones alone count."""
+  """The rule of thumb, attention's share left out: of experts those that are active."""
   for family in ("qwen3", "qwen3_moe"):
     config = create.tiny_config(family, VOCAB)
-    active = flops.training_flops(config, np.zeros(1), 1)
-    assert flops.parameters(config) == sum(
-        leaf.size for path, leaf in nnx.to_flat_state(
-            nnx.state(create.tiny(family, VOCAB), nnx.Param))
+    sizes = {
+        path: leaf.size
+        for path, leaf in nnx.to_flat_state(
+            nnx.state(create.tiny(family, VOCAB), nnx.Param)
+        )
         if leaf.ndim - ("layers" in path) - ("experts" in path) > 1
-    )  # fmt: skip
-    if family == "qwen3":
-      pairs = 12 * config.num_attention_heads * config.head_dim * config.num_hidden_layers
-      assert active == 6 * flops.parameters(config) + pairs
+        and "embed_tokens" not in path
+    }
+    active = sum(
+        size * config.num_experts_per_tok / config.num_experts if "experts" in path else size
+        for path, size in sizes.items()
+    )
+    if config.tie_word_embeddings:
+      active += flops.head_weights(config)
+    assert flops.training(config, 1, 1, 0) == 6 * active

@@ -41,12 +41,14 @@ CASES = {
     "qwen3": ("qwen3", {"data": 2, "fsdp": 2, "tensor": 2}, {}),
     "qwen3, bfloat16": ("qwen3", {"data": 2, "fsdp": 2, "tensor": 2}, HALF),
     "gemma3": ("gemma3_text", {"fsdp": 2, "context": 2, "tensor": 2}, {}),
+    "qwen3, context": ("qwen3", {"data": 2, "context": 4}, {"remat": "full"}),
+    "qwen3_moe, context": ("qwen3_moe", {"expert": 2, "context": 4}, {}),
     "qwen3_moe": ("qwen3_moe", MOE_MESH, MOE),
     "qwen3_moe, bfloat16": ("qwen3_moe", MOE_MESH, HALF),
     "qwen3_moe, tokamax": ("qwen3_moe", MOE_MESH, MOE),
 }
 """Family, mesh and how the model is built."""
-QUICK = {"qwen3_moe"}  # compiling is what takes the time
+QUICK = {"qwen3_moe", "qwen3, context"}  # compiling is what takes the time
 SPECS = {
     "mlp.gate_proj.weight": jax.P(None, "tensor", "fsdp"),
     "mlp.experts.gate_proj.weight": jax.P(None, "expert", "tensor", "fsdp"),
