@@ -36,7 +36,9 @@ _STEPS = flags.DEFINE_integer("steps", 5, "Measured steps of each.", lower_bound
 _LAYERS = flags.DEFINE_integer("layers", CONFIG.num_hidden_layers, "Of the model.", 1)
 _PEERS = flags.DEFINE_list("peers", ["trl", "tunix"], "To run beside.")
 _OURS = flags.DEFINE_list("ours", ["float32", "bfloat16"], "Operands of products.")
-_REMAT = flags.DEFINE_string("remat", "none", "What the backward pass keeps, of ours.")
+_REMAT = flags.DEFINE_list(
+    "remat", ["dots", "none"], "What the backward pass keeps, of each of --ours."
+)
 _ALONE = flags.DEFINE_string("alone", "", "Of ours: measure it in this process.")
 
 _WARM = 2  # the first compiles, the second touches what is new
@@ -51,7 +53,9 @@ def main() -> dict[str, Any]:
     raise UserError(f"--peers={','.join(unknown)}: known are {', '.join(peers.PYTHONS)}")
   for name in _PEERS.value:
     peers.python_of(name)
-  result = {f"ours {dtype}": _child(dtype) for dtype in _OURS.value}
+  if len(_REMAT.value) != len(_OURS.value):
+    raise UserError("--remat needs a name for each of --ours")
+  result = {f"ours {d}": _child(d, r) for d, r in zip(_OURS.value, _REMAT.value)}
   for name in _PEERS.value:
     found = peers.measured(name, _settings(name), _TIMEOUT)
     result[name] = _figures(found["seconds"], found["peak_bytes"])
@@ -88,7 +92,7 @@ def ours(dtype: str) -> dict[str, Any]:
 
   keep_memory()
   rates = [matmul_rate(jnp.float32)]
-  model = CausalLM(_shape(), rngs=nnx.Rngs(0), compute_dtype=dtype, remat=_REMAT.value)
+  model = CausalLM(_shape(), rngs=nnx.Rngs(0), compute_dtype=dtype, remat=_REMAT.value[0])
   graphdef, params = nnx.split(model, nnx.Param)
   config = Optimizer(peak_lr=1e-5)
   updates = Updates(graphdef, params, supervised_loss, config)
@@ -104,7 +108,7 @@ def ours(dtype: str) -> dict[str, Any]:
     ]
     batch = collate(rows, _TIME.value)
     weight = float(batch["weight"].sum())
-    grads, sums = updates.accumulate(None, params, place(batch, None), weight)
+    grads, sums = updates.summed(params, [place(batch, None)], weight)
     params, state, norm = updates.apply(params, state, grads, config.peak_lr)
     del grads
     float(norm), float(sums["loss"])
@@ -128,12 +132,12 @@ def ours(dtype: str) -> dict[str, Any]:
   }
 
 
-def _child(dtype: str) -> dict[str, Any]:
+def _child(dtype: str, remat: str) -> dict[str, Any]:
   """`ours` in a process of its own, so that its memory is its own."""
   command = [
       sys.executable, "-m", "benchmarks.sft", "--json", f"--alone={dtype}",
       f"--rows={_ROWS.value}", f"--time={_TIME.value}", f"--steps={_STEPS.value}",
-      f"--layers={_LAYERS.value}", f"--remat={_REMAT.value}",
+      f"--layers={_LAYERS.value}", f"--remat={remat}",
   ]  # fmt: skip
   done = subprocess.run(
       command, capture_output=True, text=True, timeout=_TIMEOUT,

@@ -53,7 +53,7 @@ class ModelSource:
   source: str = "tiny"
   compute_dtype: str = one_of("float32", "float32", "bfloat16")
   remat: str = one_of("none", "none", "dots", "attention", "full")  # what is kept
-  layers: str = one_of("auto", "auto", "loop", "unrolled")  # auto: a loop but on a CPU
+  layers: str = one_of("auto", "auto", "loop", "unrolled")  # auto: see CausalLM
   vocab_size: int = within(512, 300, 200_000)  # of `tiny` alone
   yarn_factor: float = within(1.0, 1.0, 64.0)
   yarn_length: int = within(32768, 1, 1 << 24)

@@ -36,16 +36,19 @@ _LAYERS = {
     "qwen3_moe": qwen3_moe.DecoderLayer,
 }
 _NO_WINDOW = np.iinfo(np.int32).max
+_ATTENTION = jax.checkpoint_policies.save_only_these_names("attention")
 REMAT = {
     "none": None,
     "full": jax.checkpoint_policies.nothing_saveable,
-    "attention": jax.checkpoint_policies.save_only_these_names("attention"),
-    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+    "attention": _ATTENTION,
+    "dots": jax.checkpoint_policies.save_from_both_policies(
+        jax.checkpoint_policies.dots_with_no_batch_dims_saveable, _ATTENTION
+    ),
 }
 """What the backward pass keeps of a layer beside its input.
 
-All, nothing, what attention gave, or every product with a weight. The rest it
-computes again.
+All, nothing, what attention gave, or that and every product with a weight. The
+rest it computes again.
 """
 
 
@@ -178,8 +181,9 @@ class Decoder(nnx.Module):
       if self.scan_layers:
         unroll = self.unroll
         if unroll is None:
-          # A loop on a CPU keeps bfloat16 as float32 and copies every residual.
-          unroll = parallel.platform() == "cpu"
+          # A loop on a CPU keeps bfloat16 as float32 and copies every residual. But
+          # without one XLA merges there what is computed again with what was kept.
+          unroll = parallel.platform() == "cpu" and REMAT[self.remat] is None
         x, _ = jax.lax.scan(body, x, (state, kinds), unroll=unroll or 1)
       else:
         x, _ = body(x, (state, _at(kinds, index)))
@@ -235,7 +239,7 @@ class CausalLM(nnx.Module):
       accelerator also stores in it what a layer's products give.
     scan_layers: layers stacked and scanned (training), or one by one (serving).
     unroll: whether a scan is written out layer by layer: quicker programs that
-      compile for longer; None: on a CPU.
+      compile for longer; None: on a CPU, unless something is computed again.
     remat: a name of `REMAT`.
     flat_rows: no row that it is called with is a tree; see `tree_attention`.
     lora: adapters in the linear layers it names; `create.merged` takes them out.

@@ -113,7 +113,10 @@ def _rows(fed, updates, params, tokenizer, data, mesh) -> list[dict[str, Any]]:
     weight[row % size] = np.where(kept, fed.rows["weight"][row], 0)
     total = float(weight.sum())
     part = part | place({"weight": weight}, mesh)
-    grads, sums = updates.accumulate(None, params, part, total)
+    if len(fed.parts) == 1:  # the program that there is
+      grads, sums = updates.summed(params, [part], total)
+    else:
+      grads, sums = updates.accumulate(None, params, part, total)
     return {
         "row": row,
         "trained_tokens": int((weight > 0).sum()),

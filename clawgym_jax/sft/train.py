@@ -129,14 +129,11 @@ def train(config: SftConfig, *, profile_steps: str = "") -> dict[str, Any]:
       fed = feed.take()
       counts = over_processes(meter.counts(fed))
       weight = counts["weight"]
-      sums = None
-      for part in fed.parts:
-        sums = updates.accumulate(sums, params, part, weight)
-      grads, reported = sums
+      grads, reported = updates.summed(params, fed.parts, weight)
       rate = learning_rate(config.optimizer, done, budget.steps)
       usable = reported["loss"] <= bound.limit * max(weight, 1.0)
       params, optimizer, norm = updates.apply(params, optimizer, grads, rate, usable)
-      del sums, grads  # as large as the model
+      del grads  # as large as the model
       if done + 1 < budget.steps:
         feed.prefetch(norm)
       learned = _learned(reported, counts) | {"gradient_norm": float(norm)}

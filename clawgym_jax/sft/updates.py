@@ -11,7 +11,7 @@ says is not usable, leaves weights and optimizer as they were and says so. Weigh
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -54,11 +54,12 @@ class Updates:
       total, sums = loss(nnx.merge(graphdef, trained, rest), batch)
       return total / denominator, sums
 
-    def add(sums, params, batch, denominator):
+    def only(params, batch, denominator):
       gradients = jax.grad(loss_and_sums, has_aux=True)
-      return jax.tree.map(
-          jnp.add, sums, gradients(*_split(params), batch, denominator)
-      )
+      return gradients(*_split(params), batch, denominator)
+
+    def add(sums, params, batch, denominator):
+      return jax.tree.map(jnp.add, sums, only(params, batch, denominator))
 
     def zeros(params, batch):
       trained, rest = _split(params)
@@ -93,8 +94,20 @@ class Updates:
       sums = jax.tree.map(lambda param: param.sharding, trained), layouts[2]
     self.initial = jax.jit(initial, out_shardings=layouts[1])
     self._zeros = jax.jit(zeros, out_shardings=sums)
+    self._only = jax.jit(only, out_shardings=sums)
     self._add = jax.jit(add, donate_argnums=0, out_shardings=sums)
     self.apply = jax.jit(apply, donate_argnums=(0, 1), out_shardings=layouts)
+
+  def summed(
+      self, params: nnx.State, parts: Sequence[Batch], denominator: float
+  ) -> Sums:
+    """Of all micro-batches; one alone takes no memory for what is added up."""
+    if len(parts) == 1:
+      return self._only(params, parts[0], jnp.float32(denominator or 1.0))
+    sums = None
+    for part in parts:
+      sums = self.accumulate(sums, params, part, denominator)
+    return sums
 
   def accumulate(
       self, sums: Sums | None, params: nnx.State, batch: Batch, denominator: float

@@ -133,6 +133,22 @@ def test_attention_that_is_kept_is_not_computed_again():
   assert exponentials("none") == exponentials("attention") < exponentials("full")
 
 
+def test_products_that_are_kept_are_not_computed_again():
+  def products(remat):
+    model = create.tiny_qwen3(rows.VOCAB, remat=remat, unroll=False)
+    graphdef, params = nnx.split(model, nnx.Param)
+    tokens = np.zeros((1, 16), np.int32)
+
+    def loss(params):
+      return nnx.merge(graphdef, params)(tokens, tokens)[0].sum()
+
+    return str(jax.make_jaxpr(jax.grad(loss))(params)).count("dot_general[")
+
+  again = products("full") - products("none")
+  assert products("dots") == products("none")
+  assert products("attention") == products("full") - 2 and again >= 8
+
+
 def test_watch_counts_and_ends_what_can_not_go_on():
   watch = Watch()
   line = {"step": 1, "trained_tokens": 0, "gradient_norm": 0.0, "compiles": 0}
