@@ -43,6 +43,10 @@ class Sources:
     """Of everything that the records hold."""
     return "+".join(source.digest for source in self.opened)
 
+  def where(self, source: int, record: int) -> str:
+    """Where a record is, for a person."""
+    return self.opened[source].where(record)
+
   def texts(self) -> Iterator[str]:
     """What the readable records say, to train a vocabulary on.
 
@@ -115,6 +119,11 @@ class Sequences:
   def __getitem__(self, index: int) -> Sequence:
     whole = self._stored[self._of[index]][int(self._index[index])]
     return head(whole, int(self.length[index]))
+
+  def origin(self, index: int) -> tuple[int, int]:
+    """The number of the source and of the record in it that a sequence is of."""
+    source = int(self._of[index])
+    return source, int(self._stored[source].record[self._index[index]])
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from clawgym_jax import parallel
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.models import gemma3, llama, qwen2, qwen3, qwen3_moe
 from clawgym_jax.models.cache import KVCache
@@ -25,6 +26,7 @@ from clawgym_jax.models.layers.linear import Embedding, Linear, matmul
 from clawgym_jax.models.layers.lora import LoraConfig
 from clawgym_jax.models.layers.norm import RMSNorm
 from clawgym_jax.models.layers.rope import Tables, rope_tables
+from clawgym_jax.parallel import context
 
 _LAYERS = {
     "gemma3_text": gemma3.DecoderLayer,
@@ -34,12 +36,20 @@ _LAYERS = {
     "qwen3_moe": qwen3_moe.DecoderLayer,
 }
 _NO_WINDOW = np.iinfo(np.int32).max
+_ATTENTION = jax.checkpoint_policies.save_only_these_names("attention")
 REMAT = {
     "none": None,
     "full": jax.checkpoint_policies.nothing_saveable,
-    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+    "attention": _ATTENTION,
+    "dots": jax.checkpoint_policies.save_from_both_policies(
+        jax.checkpoint_policies.dots_with_no_batch_dims_saveable, _ATTENTION
+    ),
 }
-"""What the backward pass keeps of a layer: all, its input, or its products."""
+"""What the backward pass keeps of a layer beside its input.
+
+All, nothing, what attention gave, or that and every product with a weight. The
+rest it computes again.
+"""
 
 
 class LayerKinds(NamedTuple):
@@ -82,11 +92,15 @@ class Decoder(nnx.Module):
       param_dtype: jnp.dtype,
       compute_dtype: jnp.dtype,
       scan_layers: bool,
+      unroll: bool | None,
       remat: str,
+      flat_rows: bool,
       lora: LoraConfig | None,
   ):
     self.config = config
+    self.unroll = unroll
     self.remat = remat
+    self.flat_rows = flat_rows
     self.scan_layers = scan_layers
     kw = {
         "rngs": rngs,
@@ -124,15 +138,19 @@ class Decoder(nnx.Module):
       rows: jax.Array | None,
       cache: KVCache | None,
   ) -> tuple[jax.Array, KVCache | None]:
-    tables = self._tables(positions)
-    x = self.embed_tokens(tokens)
-    if cache is None:
-      if end is None:
-        end = jnp.full(tokens.shape, tokens.shape[1], jnp.int32)
-      x = self._run(x, tables, end, positions)
-    else:
+    if cache is not None:
+      tables = self._tables(positions)
+      x = self.embed_tokens(tokens)
       x, cache = self._run_cached(x, tables, positions, rows, cache)
-    return self.norm(x), cache
+      return self.norm(x), cache
+    if end is None:
+      end = jnp.full(tokens.shape, tokens.shape[1], jnp.int32)
+    order, placed = context.order(tokens.shape[1]), positions
+    if order is not None:
+      tokens, placed = tokens[:, order], positions[:, order]
+    x = parallel.laid_out(self.embed_tokens(tokens))
+    x = self._run(x, self._tables(placed), end, positions)
+    return context.natural(self.norm(x)), None
 
   def _tables(self, positions: jax.Array) -> tuple[Tables, Tables | None]:
     """Of the full layers' RoPE, and of the sliding layers' where there are such."""
@@ -150,8 +168,9 @@ class Decoder(nnx.Module):
     def step(x, inputs):
       state, kind = inputs
       layer = nnx.merge(graphdef, state)
-      how = {"end": end, "positions": positions, "rows": None, "cache": None}
-      return layer(x, **_of_layer(tables, kind), **how)[0], None
+      how = {"end": end, "positions": positions, "flat": self.flat_rows}
+      x, _ = layer(x, **_of_layer(tables, kind), **how)
+      return parallel.laid_out(x), None
 
     modules = [self.layers] if self.scan_layers else self.layers
     for index, module in enumerate(modules):
@@ -160,8 +179,11 @@ class Decoder(nnx.Module):
       if REMAT[self.remat] is not None:
         body = jax.checkpoint(step, policy=REMAT[self.remat])
       if self.scan_layers:
-        # A loop on a CPU keeps bfloat16 as float32 and copies every residual.
-        unroll = jax.default_backend() == "cpu"
+        unroll = self.unroll
+        if unroll is None:
+          # A loop on a CPU keeps bfloat16 as float32 and copies every residual. But
+          # without one XLA merges there what is computed again with what was kept.
+          unroll = parallel.platform() == "cpu" and REMAT[self.remat] is None
         x, _ = jax.lax.scan(body, x, (state, kinds), unroll=unroll or 1)
       else:
         x, _ = body(x, (state, _at(kinds, index)))
@@ -174,7 +196,6 @@ class Decoder(nnx.Module):
       x, (key, value) = self._layer(index)(
           x,
           **_of_layer(tables, _at(kinds, index)),
-          end=None,
           positions=positions,
           rows=rows,
           cache=(cache.keys[index], cache.values[index]),
@@ -214,9 +235,13 @@ class CausalLM(nnx.Module):
     rngs: seeds of the initial weights (normal, standard deviation 0.02).
     param_dtype: of the parameters; float32 for training.
     compute_dtype: of the operands of matrix products (float32 or bfloat16);
-      sums, norms, softmax and the residual stream are float32 in both.
+      sums, norms, softmax and the residual stream are float32 in both. An
+      accelerator also stores in it what a layer's products give.
     scan_layers: layers stacked and scanned (training), or one by one (serving).
+    unroll: whether a scan is written out layer by layer: quicker programs that
+      compile for longer; None: on a CPU, unless something is computed again.
     remat: a name of `REMAT`.
+    flat_rows: no row that it is called with is a tree; see `tree_attention`.
     lora: adapters in the linear layers it names; `create.merged` takes them out.
   """
 
@@ -228,7 +253,9 @@ class CausalLM(nnx.Module):
       param_dtype: jnp.dtype = jnp.float32,
       compute_dtype: jnp.dtype = jnp.float32,
       scan_layers: bool = True,
+      unroll: bool | None = None,
       remat: str = "none",
+      flat_rows: bool = False,
       lora: LoraConfig | None = None,
   ):
     if lora is not None and config.num_experts is not None:
@@ -247,7 +274,9 @@ class CausalLM(nnx.Module):
         param_dtype=jnp.dtype(param_dtype),
         compute_dtype=self.compute_dtype,
         scan_layers=scan_layers,
+        unroll=unroll,
         remat=remat,
+        flat_rows=flat_rows,
         lora=lora,
     )
     if not config.tie_word_embeddings:
@@ -289,7 +318,10 @@ class CausalLM(nnx.Module):
 
   def logits(self, hidden: jax.Array) -> jax.Array:
     """hidden [..., hidden] -> float32 [..., vocab]."""
+    return matmul(hidden, self.head(), self.compute_dtype, axes=("tensor", "fsdp"))
+
+  def head(self) -> jax.Array:
+    """The vectors of the vocabulary that score hidden states, [vocab, hidden]."""
     if self.config.tie_word_embeddings:
-      weight = self.model.embed_tokens.weight[...]
-      return matmul(hidden, weight, self.compute_dtype)
-    return self.lm_head(hidden)
+      return self.model.embed_tokens.weight[...]
+    return self.lm_head.weight[...]

@@ -49,11 +49,12 @@ class Attention(nnx.Module):
       x: jax.Array,
       tables: Tables,
       *,
-      end: jax.Array | None,
       positions: jax.Array,
-      rows: jax.Array | None,
-      cache: LayerCache | None,
       window: jax.Array | None,
+      end: jax.Array | None = None,
+      flat: bool = False,
+      rows: jax.Array | None = None,
+      cache: LayerCache | None = None,
   ) -> tuple[jax.Array, LayerCache | None]:
     """x [batch, time, hidden] -> float32 [batch, time, hidden], cache.
 
@@ -69,7 +70,7 @@ class Attention(nnx.Module):
     how = {"dtype": self.compute_dtype, "scale": self.scale}
     if cache is None:
       within = None if window is None else Window(positions, window)
-      out = tree_attention(query, key, value, end, window=within, **how)
+      out = tree_attention(query, key, value, end, window=within, flat=flat, **how)
     else:
       at = jnp.arange(batch)[:, None] if rows is None else rows[:, None]
       dtype = loaded(cache[0][:0]).dtype

@@ -4,18 +4,35 @@ Training and rollouts compute log-probabilities by this one rule: float32
 log-softmax of `logits / temperature`. The logits of a chunk of positions exist
 at a time, vocabulary first, and once more in the backward pass: that way each
 product's large operand, the embedding or the logits' gradient, is read as it
-lies in memory.
+lies in memory. On a mesh it is blocks of the vocabulary (`vocabulary_blocks`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from clawgym_jax.models import vocabulary_blocks
 from clawgym_jax.models.causal_lm import CausalLM
 from clawgym_jax.models.layers.linear import dot, swap_last
+
+
+class TokenScores(NamedTuple):
+  """What a model says of given tokens, float32 of one shape each.
+
+  Attributes:
+    logprobs: of the tokens, log-softmax of `logits / temperature`.
+    entropies: of the distributions they are from, in nats; no gradient.
+    logsumexps: of `logits / temperature`, which a z-loss keeps near 0.
+  """
+
+  logprobs: jax.Array
+  entropies: jax.Array
+  logsumexps: jax.Array
 
 
 def token_logprobs(
@@ -26,8 +43,8 @@ def token_logprobs(
     *,
     chunk: int = 512,
 ) -> jax.Array:
-  """`token_scores` without the entropies: float32 [n]."""
-  return _scores(model, hidden, targets, temperature, chunk, False)[0]
+  """The log-probabilities of `token_scores` alone: float32 as `targets`."""
+  return _scores(model, hidden, targets, temperature, chunk, False).logprobs
 
 
 def token_scores(
@@ -37,41 +54,48 @@ def token_scores(
     temperature: float | jax.Array = 1.0,
     *,
     chunk: int = 512,
-) -> tuple[jax.Array, jax.Array]:
-  """Log-probability of `targets[n]` after `hidden[n]`, and the entropy there.
+) -> TokenScores:
+  """The scores of `targets[n]` after `hidden[n]`.
 
   Args:
     model: gives the head.
-    hidden: [n, hidden], the model's hidden states at the chosen positions.
-    targets: int32 [n], the tokens that followed.
+    hidden: [n, hidden] or [batch, n, hidden], the model's hidden states at the
+      chosen positions.
+    targets: int32 [n] or [batch, n], the tokens that followed.
     temperature: divides the logits; no gradient.
-    chunk: most positions whose logits exist at a time.
+    chunk: most positions whose logits exist at a time, on one device.
 
   Returns:
-    Log-probabilities and entropies (nats; no gradient), float32 [n] each.
+    Float32 as `targets` each.
   """
   return _scores(model, hidden, targets, temperature, chunk, True)
 
 
 def _scores(model, hidden, targets, temperature, chunk, entropy):
-  if model.config.tie_word_embeddings:
-    embedding = model.model.embed_tokens.weight[...]
-  else:
-    embedding = model.lm_head.weight[...]
-  count = hidden.shape[0]
+  shape, embedding = targets.shape, model.head()
+  temperature = jnp.asarray(temperature, jnp.float32)
+  if not jax.sharding.get_abstract_mesh().empty:
+    if targets.ndim == 1:
+      hidden, targets = hidden[None], targets[None]
+    how = vocabulary_blocks.How(model.compute_dtype, entropy)
+    found = vocabulary_blocks.scores(embedding, hidden, targets, temperature, how)
+    return _shaped(found, shape)
+  count = targets.size
   chunks = -(-count // chunk)
   size = -(-count // chunks)
   padding = chunks * size - count
+  hidden = hidden.reshape(count, -1)
   hidden = jnp.pad(hidden, ((0, padding), (0, 0))).reshape(chunks, size, -1)
-  targets = jnp.pad(targets, (0, padding)).reshape(chunks, size)
-  temperature = jnp.asarray(temperature, jnp.float32)
-  logprobs, entropies = _chunked(
+  targets = jnp.pad(targets.reshape(-1), (0, padding)).reshape(chunks, size)
+  scores = _chunked(
       embedding, hidden, targets, temperature, model.compute_dtype, entropy
   )
-  return (
-      logprobs.reshape(-1)[:count],
-      jax.lax.stop_gradient(entropies.reshape(-1)[:count]),
-  )
+  return _shaped((score.reshape(-1)[:count] for score in scores), shape)
+
+
+def _shaped(scores: Iterable[jax.Array], shape: tuple[int, ...]) -> TokenScores:
+  found = TokenScores(*(score.reshape(shape) for score in scores))
+  return found._replace(entropies=jax.lax.stop_gradient(found.entropies))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(4, 5))
@@ -96,9 +120,8 @@ def _forward(embedding, hidden, targets, temperature, dtype, entropy):
       spread = logsumexp - jnp.sum(weights * logits, axis=0) / total
     return picked - logsumexp, spread, logsumexp
 
-  logprobs, entropies, logsumexps = jax.lax.map(one, (hidden, targets))
-  saved = embedding, hidden, targets, temperature, logsumexps
-  return (logprobs, entropies), saved
+  scores = jax.lax.map(one, (hidden, targets))
+  return scores, (embedding, hidden, targets, temperature, scores[2])
 
 
 def _backward(dtype, entropy, saved, grads):
@@ -108,17 +131,18 @@ def _backward(dtype, entropy, saved, grads):
   tokens = jnp.arange(embedding.shape[0])[:, None]
 
   def one(dtable, values):
-    hidden, targets, logsumexp, grad = values
+    hidden, targets, logsumexp, grad, grad_logsumexp = values
     logits = _logits(table, hidden, temperature, dtype)
-    hit = (tokens == targets).astype(jnp.float32)
-    dlogits = (hit - jnp.exp(logits - logsumexp)) * (grad / temperature)
-    dlogits = dlogits.astype(dtype)
+    weights = jnp.exp(logits - logsumexp)
+    hit = tokens == targets
+    dlogits = jnp.where(hit, grad, 0.0) - weights * (grad - grad_logsumexp)
+    dlogits = (dlogits / temperature).astype(dtype)
     dhidden = swap_last(dot(across, dlogits, 1, 0, dtype))
     return dtable + dot(dlogits, hidden, 1, 0, dtype), dhidden
 
   dtable = jnp.zeros(embedding.shape, jnp.float32)
   dtable, dhidden = jax.lax.scan(
-      one, dtable, (hidden, targets, logsumexps, grads[0])
+      one, dtable, (hidden, targets, logsumexps, grads[0], grads[2])
   )
   return dtable.astype(embedding.dtype), dhidden.astype(hidden.dtype), None, None
 

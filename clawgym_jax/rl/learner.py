@@ -19,14 +19,41 @@ from flax import nnx
 
 from clawgym_jax.configs.base import RlConfig
 from clawgym_jax.data.batch import collate
+from clawgym_jax.models.causal_lm import CausalLM
 from clawgym_jax.parallel.host import release_memory
 from clawgym_jax.rl.objectives import kl_k3, ppo_clip
 from clawgym_jax.rl.rows import Experience
 from clawgym_jax.sft.setup import place
 from clawgym_jax.sft.scores import Batch, trained_scores
-from clawgym_jax.sft.updates import Updates
+from clawgym_jax.sft.updates import Loss, Updates
 
 Metrics = dict[str, Any]
+
+
+def policy_loss(config: RlConfig) -> Loss:
+  """The summed loss of a batch whose columns hold log-probs and advantages."""
+  temperature, objective = config.rollouts.temperature, config.objective
+
+  def loss(model: CausalLM, batch: Batch):
+    scores = trained_scores(model, batch, temperature)
+    weight = batch["weight"]
+    total, sums = ppo_clip(
+        scores.logprobs,
+        batch["old_logprobs"],
+        batch["rollout_logprobs"],
+        batch["advantage"],
+        weight,
+        clip_low=objective.clip_low,
+        clip_high=objective.clip_high,
+        truncated_is=objective.truncated_is,
+    )
+    sums |= {"loss": total, "entropy": jnp.sum(weight * scores.entropies)}
+    if objective.kl_coef:
+      sums["kl"] = kl_k3(scores.logprobs, batch["reference_logprobs"], weight)
+      total += objective.kl_coef * sums["kl"]
+    return total, sums
+
+  return loss
 
 
 @dataclass
@@ -43,37 +70,19 @@ class Learner:
   mesh: jax.sharding.Mesh | None = None
 
   def __post_init__(self) -> None:
-    temperature = self.config.rollouts.temperature
-    objective = self.config.objective
-
-    def loss(model, batch: Batch):
-      current, entropies = trained_scores(model, batch, temperature)
-      weight = batch["weight"]
-      total, sums = ppo_clip(
-          current,
-          batch["old_logprobs"],
-          batch["rollout_logprobs"],
-          batch["advantage"],
-          weight,
-          clip_low=objective.clip_low,
-          clip_high=objective.clip_high,
-          truncated_is=objective.truncated_is,
-      )
-      sums |= {"loss": total, "entropy": jnp.sum(weight * entropies)}
-      if objective.kl_coef:
-        sums["kl"] = kl_k3(current, batch["reference_logprobs"], weight)
-        total += objective.kl_coef * sums["kl"]
-      return total, sums
-
     self.updates = Updates(
-        self.graphdef, self.params, loss, self.config.optimizer, self.mesh
+        self.graphdef,
+        self.params,
+        policy_loss(self.config),
+        self.config.optimizer,
+        self.mesh,
     )
     self.optimizer = self.updates.initial(self.params)
     self._score = jax.jit(self._scored)
 
   def _scored(self, params: nnx.State, batch: Batch) -> jax.Array:
     model = nnx.merge(self.graphdef, params)
-    return trained_scores(model, batch, self.config.rollouts.temperature)[0]
+    return trained_scores(model, batch, self.config.rollouts.temperature).logprobs
 
   def learn(self, experience: Experience, rate: float, step: int) -> Metrics:
     """Updates the weights; seconds and means over trained tokens, NaN where not finite.

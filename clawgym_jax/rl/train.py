@@ -61,7 +61,12 @@ def train(config: RlConfig) -> dict[str, Any]:
     if config.objective.kl_coef:
       reference = nnx.state(nnx.clone(model), nnx.Param)
     learner = Learner(config, graphdef, params, reference, mesh)
-    saves = orbax.Checkpoints(out / "checkpoints", keep=config.saving.keep)
+    saves = orbax.Checkpoints(
+        out / "checkpoints",
+        keep=config.saving.keep,
+        keep_every=config.saving.keep_every,
+        keep_best=config.saving.keep_best,
+    )
     done = 0
     restored = saves.restore(
         orbax.TrainState(step=0, params=params, optimizer=learner.optimizer)
@@ -84,8 +89,10 @@ def train(config: RlConfig) -> dict[str, Any]:
                 params=learner.params,
                 optimizer=learner.optimizer,
                 config=described(model),
+                score=-metrics.lines[-1]["reward_mean"],
             )
         )
+        saves.wait()  # the step after it needs the memory
         saved = done
         release_memory()
 

@@ -23,9 +23,10 @@ from flax import nnx
 
 from clawgym_jax.models.causal_lm import CausalLM
 from clawgym_jax.models.fingerprint import fingerprint
-from clawgym_jax.serve.programs import DecodeInput, Params, Programs
+from clawgym_jax.serve.programs import Programs
 from clawgym_jax.serve.requests import Completion, Request, Sampling
 from clawgym_jax.serve.slots import Slots
+from clawgym_jax.serve.steps import DecodeInput, Params
 
 _PREFILLS_PER_DECODE = 4  # running requests wait for at most these
 

@@ -9,66 +9,19 @@ prompt token is read by the first decode step, so the head runs in one place.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from clawgym_jax.models.cache import KVCache, init_cache
-from clawgym_jax.models.causal_lm import CausalLM
+from clawgym_jax.models.cache import init_cache
 from clawgym_jax.models.config import ModelConfig
 from clawgym_jax.models.create import serving_graphdef, serving_params
 from clawgym_jax.models.layers.lora import LoraConfig
 from clawgym_jax.parallel.compiles import CompileCount
-from clawgym_jax.serve.requests import MAX_STOP_IDS
-from clawgym_jax.serve.sampling import sample
 from clawgym_jax.serve.slots import Copy, Prefill
-
-Params = tuple[jax.Array, ...]
-"""The weights served, flat: flattening a module a call costs milliseconds."""
-
-
-class DecodeInput(NamedTuple):
-  """What one decode call needs, a row a slot.
-
-  Attributes:
-    tokens, positions: int32 [slots], the last token of each and its position.
-    remaining: int32 [slots], tokens it may still sample; 0 where none runs.
-    keys: uint32 [slots, 2].
-    temperature, top_p: float32 [slots].
-    stop_ids: int32 [slots, MAX_STOP_IDS], -1 where unused.
-  """
-
-  tokens: np.ndarray
-  positions: np.ndarray
-  remaining: np.ndarray
-  keys: np.ndarray
-  temperature: np.ndarray
-  top_p: np.ndarray
-  stop_ids: np.ndarray
-
-  @classmethod
-  def empty(cls, slots: int) -> DecodeInput:
-    return cls(
-        tokens=np.zeros(slots, np.int32),
-        positions=np.zeros(slots, np.int32),
-        remaining=np.zeros(slots, np.int32),
-        keys=np.zeros((slots, 2), np.uint32),
-        temperature=np.ones(slots, np.float32),
-        top_p=np.ones(slots, np.float32),
-        stop_ids=np.full((slots, MAX_STOP_IDS), -1, np.int32),
-    )
-
-
-class Sampled(NamedTuple):
-  """Of one decode call: [steps, slots] each; only the first `counts` are real."""
-
-  tokens: np.ndarray
-  logprobs: np.ndarray
-  untempered_logprobs: np.ndarray
-  counts: np.ndarray  # int32 [slots]
+from clawgym_jax.serve.steps import DecodeInput, Params, Sampled, Steps
 
 
 class Programs:
@@ -104,7 +57,7 @@ class Programs:
         init_cache(config, slots, max_len, compute_dtype), self._sharding
     )
     self._graphdef = serving_graphdef(config, compute_dtype)
-    self._params_tree = None  # set by the first `convert`
+    self._tree = None  # set by the first `convert`
     # Copies even where the dtype stays: the trainer may donate its own arrays.
     self._convert_jit = jax.jit(
         lambda params: jax.tree.map(
@@ -112,9 +65,6 @@ class Programs:
         )
     )
     self._compiles: CompileCount | None = None  # from `warm_up` on
-    self._copy_jit = jax.jit(self._copy, donate_argnums=0)
-    self._prefill_jit = jax.jit(self._prefill, donate_argnums=1)
-    self._decode_jit = jax.jit(self._decode, donate_argnums=1)
 
   def convert(self, params: nnx.State) -> Params:
     """Training parameters as they are served: cast, one array a layer, flat.
@@ -123,11 +73,24 @@ class Programs:
     """
     leaves, tree = jax.tree.flatten(self._convert_jit(params))
     shapes = [(leaf.shape, leaf.dtype) for leaf in leaves]
-    if self._params_tree is None:
-      self._params_tree, self._shapes = tree, shapes
-    if (tree, shapes) != (self._params_tree, self._shapes):
+    if self._tree is None:
+      self._tree, self._shapes = tree, shapes
+      self._compile_from(tree)
+    if (tree, shapes) != (self._tree, self._shapes):
       raise ValueError("the new weights are not those of the model served")
     return tuple(jax.device_put(leaves, self._sharding))
+
+  def _compile_from(self, tree: jax.tree_util.PyTreeDef) -> None:
+    functions = Steps(
+        self._graphdef,
+        tree,
+        slots=self.slots,
+        max_len=self.max_len,
+        steps=self.steps,
+    )
+    self._copy_jit = jax.jit(functions.copy, donate_argnums=0)
+    self._prefill_jit = jax.jit(functions.prefill, donate_argnums=1)
+    self._decode_jit = jax.jit(functions.decode, donate_argnums=1)
 
   def warm_up(self, params: Params) -> None:
     """Compiles every shape, by running it on rows that no request owns.
@@ -175,64 +138,3 @@ class Programs:
         params, self._cache, batch, np.bool_(hurry)
     )
     return Sampled(*jax.device_get(sampled))
-
-  def _model(self, params: Params) -> CausalLM:
-    return nnx.merge(
-        self._graphdef, jax.tree.unflatten(self._params_tree, params)
-    )
-
-  def _copy(self, cache: KVCache, source: jax.Array, target: jax.Array) -> KVCache:
-    return jax.tree.map(lambda leaf: leaf.at[target].set(leaf[source]), cache)
-
-  def _prefill(self, params, cache, tokens, positions, rows) -> KVCache:
-    model = self._model(params)
-    return model(tokens, positions, cache=cache, rows=rows)[1]
-
-  def _decode(
-      self, params: Params, cache: KVCache, batch: DecodeInput, hurry: jax.Array
-  ) -> tuple[KVCache, Sampled]:
-    model = self._model(params)
-    shape = (self.steps, self.slots)
-
-    def unfinished(carry) -> jax.Array:
-      step, active = carry[0], carry[1]
-      done = (batch.remaining > 0) & ~active
-      return (step < self.steps) & active.any() & ~(hurry & done.any())
-
-    def body(carry):
-      step, active, cache, token, position, counts, columns = carry
-      at = jnp.where(active, position, self.max_len - 1)
-      hidden, cache = model(token[:, None], at[:, None], cache=cache)
-      drawn = sample(
-          model.logits(hidden[:, 0]),
-          batch.keys,
-          position,
-          batch.temperature,
-          batch.top_p,
-      )
-      columns = tuple(
-          column.at[step].set(value) for column, value in zip(columns, drawn)
-      )
-      token = jnp.where(active, drawn[0], token)
-      counts = counts + active
-      stopped = (token[:, None] == batch.stop_ids).any(axis=1)
-      position = position + active
-      active = active & ~stopped & (counts < batch.remaining)
-      return step + 1, active, cache, token, position, counts, columns
-
-    columns = (
-        jnp.zeros(shape, jnp.int32),
-        jnp.zeros(shape, jnp.float32),
-        jnp.zeros(shape, jnp.float32),
-    )
-    carry = (
-        jnp.int32(0),
-        batch.remaining > 0,
-        cache,
-        batch.tokens,
-        batch.positions,
-        jnp.zeros(self.slots, jnp.int32),
-        columns,
-    )
-    carry = jax.lax.while_loop(unfinished, body, carry)
-    return carry[2], Sampled(*carry[6], carry[5])

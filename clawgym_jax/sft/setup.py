@@ -22,6 +22,7 @@ from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.models import create
 from clawgym_jax.models.causal_lm import CausalLM
 from clawgym_jax.models.layers.lora import LoraConfig
+from clawgym_jax.models.rope_scaling import RopeScaling
 from clawgym_jax.parallel.mesh import BATCH, make_mesh
 
 
@@ -35,9 +36,16 @@ def load_model(
   kw = {
       "compute_dtype": jnp.dtype(source.compute_dtype),
       "remat": source.remat,
-      "lora": _adapters(source.lora),
+      "unroll": {"auto": None, "loop": False, "unrolled": True}[source.layers],
+      "lora": adapters(source.lora),
   }
+  if source.yarn_factor > 1:
+    kw["rope_scaling"] = RopeScaling.from_hf(
+        {"rope_type": "yarn", "factor": source.yarn_factor}, source.yarn_length
+    )
   if source.source == "tiny":
+    if source.yarn_factor > 1:
+      raise UserError("model.yarn_factor stretches a trained context: `tiny` has none")
     tokenizer = vocabulary.train(texts(), source.vocab_size)
     return create.tiny_qwen3(tokenizer.vocab_size, seed=seed, **kw), tokenizer
   return checkpoint.load(
@@ -45,7 +53,7 @@ def load_model(
   )
 
 
-def _adapters(lora: Lora) -> LoraConfig | None:
+def adapters(lora: Lora) -> LoraConfig | None:
   if not lora.rank:
     return None
   return LoraConfig(
@@ -75,7 +83,11 @@ def mesh_of(config: Mesh, rows: int) -> Iterator[jax.sharding.Mesh | None]:
   `rows` are those of a micro-batch, which the mesh must be able to split.
   """
   mesh = make_mesh(
-      data=config.data, fsdp=config.fsdp, expert=config.expert, tensor=config.tensor
+      data=config.data,
+      fsdp=config.fsdp,
+      expert=config.expert,
+      context=config.context,
+      tensor=config.tensor,
   )
   if mesh.size == 1:
     yield None

@@ -20,6 +20,7 @@ import pytest
 from flax import nnx
 from jax.experimental import pallas as pl
 
+from clawgym_jax import parallel
 from clawgym_jax.models import create
 from clawgym_jax.models.layers import experts
 from clawgym_jax.models.layers.experts import Experts, grouped_matmul
@@ -55,7 +56,7 @@ def accelerator():
   stub.ragged_dot = ragged_dot
   with (
       mock.patch.dict(sys.modules, tokamax=stub),
-      mock.patch.object(jax, "default_backend", lambda: "tpu"),
+      mock.patch.object(parallel, "platform", lambda: "tpu"),
   ):
     yield calls
 

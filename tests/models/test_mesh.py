@@ -41,12 +41,14 @@ CASES = {
     "qwen3": ("qwen3", {"data": 2, "fsdp": 2, "tensor": 2}, {}),
     "qwen3, bfloat16": ("qwen3", {"data": 2, "fsdp": 2, "tensor": 2}, HALF),
     "gemma3": ("gemma3_text", {"fsdp": 2, "context": 2, "tensor": 2}, {}),
+    "qwen3, context": ("qwen3", {"data": 2, "context": 4}, {"remat": "full"}),
+    "qwen3_moe, context": ("qwen3_moe", {"expert": 2, "context": 4}, {}),
     "qwen3_moe": ("qwen3_moe", MOE_MESH, MOE),
     "qwen3_moe, bfloat16": ("qwen3_moe", MOE_MESH, HALF),
     "qwen3_moe, tokamax": ("qwen3_moe", MOE_MESH, MOE),
 }
 """Family, mesh and how the model is built."""
-QUICK = {"qwen3_moe"}  # compiling is what takes the time
+QUICK = {"qwen3_moe", "qwen3, context"}  # compiling is what takes the time
 SPECS = {
     "mlp.gate_proj.weight": jax.P(None, "tensor", "fsdp"),
     "mlp.experts.gate_proj.weight": jax.P(None, "expert", "tensor", "fsdp"),
@@ -193,6 +195,15 @@ def test_eight_devices_compute_the_same(cases):
 def test_a_mesh_that_does_not_fit_is_refused():
   with pytest.raises(UserError, match="needs 3 devices"):
     make_mesh(tensor=3, devices=jax.devices()[:1])
+
+
+def test_weights_that_can_not_be_split_are_refused():
+  mesh = jax.sharding.AbstractMesh(
+      (1, 5, 1, 1, 1), ("data", "fsdp", "expert", "context", "tensor")
+  )
+  with jax.sharding.use_abstract_mesh(mesh):
+    with pytest.raises(UserError, match="a divisor of 64 for mesh.fsdp"):
+      nnx.eval_shape(lambda: create.tiny("qwen3", VOCAB))
 
 
 def test_experts_that_can_not_be_split_are_refused():

@@ -74,7 +74,7 @@ def _operand(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
   x = x.astype(dtype)
   # A product of bfloat16 with a float32 result is not implemented for every
   # layout on a CPU; rounded operands as float32 give the same sums.
-  return x.astype(jnp.float32) if jax.default_backend() == "cpu" else x
+  return x.astype(jnp.float32) if parallel.platform() == "cpu" else x
 
 
 def _accumulation(x: jax.Array) -> dict[str, object]:
@@ -84,7 +84,7 @@ def _accumulation(x: jax.Array) -> dict[str, object]:
 
 def _ragged_dot() -> Callable[..., jax.Array]:
   """The grouped product: on an accelerator tokamax's kernel, if it is installed."""
-  if jax.default_backend() != "cpu":
+  if parallel.platform() != "cpu":
     try:
       import tokamax
     except ImportError:
@@ -154,7 +154,7 @@ class Experts(nnx.Module):
       weights = tuple(linear.weight[...] for linear in linears)
       return _of_experts(x, chosen, shares, weights, 0, self.compute_dtype)
     weights = tuple(linear.laid_out() for linear in linears)
-    tokens = _token_axes(x, mesh)
+    tokens = _token_axes(x)
     spec = jax.P(*tokens, None)
     split = jax.P("expert", "tensor", None), jax.P("expert", None, "tensor")
     # Every operand is marked as different on every axis in use, so that the
@@ -201,20 +201,13 @@ def _of_experts(x, chosen, shares, weights, first, dtype):
   return out[jnp.argsort(order)].reshape(-1, k, x.shape[-1]).sum(1).reshape(x.shape)
 
 
-def _token_axes(x: jax.Array, mesh) -> tuple[tuple[str, ...] | None, ...]:
+def _token_axes(x: jax.Array) -> tuple[tuple[str, ...] | None, ...]:
   """The mesh axes of batch and time, as `parallel.HIDDEN` where they divide evenly."""
   axes = ("data", "fsdp"), ("context",)
   return tuple(
-      names if size % _size(mesh, names) == 0 else None
+      names if size % parallel.axis_size(*names) == 0 else None
       for size, names in zip(x.shape, axes)
   )
-
-
-def _size(mesh, names: tuple[str, ...]) -> int:
-  size = 1
-  for name in names:
-    size *= mesh.shape[name]
-  return size
 
 
 def _check_mesh(experts: int, inner: int) -> None:

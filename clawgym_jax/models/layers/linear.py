@@ -31,7 +31,7 @@ def row_major(x: jax.Array) -> jax.Array:
   runs 2 to 4 times slower, and one of bfloat16 operands whose float32 result
   is laid out transposed is not implemented at all.
   """
-  if jax.default_backend() != "cpu" or _meshed():
+  if parallel.platform() != "cpu" or _meshed():
     return x
   return with_layout_constraint(x, Layout(tuple(range(x.ndim))))
 
@@ -49,13 +49,14 @@ def dot(
     dtype: jnp.dtype,
     *,
     batch: int = 0,
+    out: jnp.dtype = jnp.float32,
 ) -> jax.Array:
   """Product of a and b over one axis each, batched over the first `batch` axes.
 
-  Operands are cast to `dtype`, sums and the result are float32.
+  Operands are cast to `dtype`, sums are float32, the result is of dtype `out`.
   """
   a, b = a.astype(dtype), b.astype(dtype)
-  if jax.default_backend() == "cpu" and _meshed():
+  if parallel.platform() == "cpu" and _meshed():
     # Layouts are the partitioner's there, see `row_major`: bfloat16 numbers
     # are multiplied as float32, which gives the same sums, slower.
     a, b = a.astype(jnp.float32), b.astype(jnp.float32)
@@ -66,7 +67,7 @@ def dot(
           b,
           (((axis_a % a.ndim,), (axis_b % b.ndim,)), (batched, batched)),
           precision="highest" if a.dtype == jnp.float32 else None,
-          preferred_element_type=jnp.float32,
+          preferred_element_type=out,
       )
   )
 
@@ -75,31 +76,70 @@ def _meshed() -> bool:
   return not jax.sharding.get_abstract_mesh().empty
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(2,))
-def matmul(x: jax.Array, weight: jax.Array, dtype: jnp.dtype) -> jax.Array:
-  """x [..., in], weight [out, in] -> float32 [..., out]."""
+def matmul(
+    x: jax.Array,
+    weight: jax.Array,
+    dtype: jnp.dtype,
+    *,
+    axes: tuple[str | None, ...] | None = None,
+    narrow: bool = False,
+) -> jax.Array:
+  """x [..., in], weight [out, in] -> float32 [..., out].
+
+  `axes` are the mesh axes that split the weight. It is gathered over `fsdp` for
+  the product, after the cast to `dtype`; its gradient is cast before it is added
+  up over devices, and left split as the weight is. With `narrow` an accelerator
+  stores the result, and the gradients, in `dtype`: as narrow as the operands of
+  the next product. On a CPU that would save nothing.
+  """
+  out = jnp.dtype(dtype if narrow and parallel.platform() != "cpu" else jnp.float32)
+  return _matmul(x.astype(out), weight, jnp.dtype(dtype), axes, out)
+
+
+def _product(x, weight, dtype, axes, out):
   rows = math.prod(x.shape[:-1])
-  if rows <= _FEW_ROWS and jax.default_backend() == "cpu":
+  weight = gathered(weight, dtype, axes)
+  if rows <= _FEW_ROWS and parallel.platform() == "cpu":
     # The weight first, read once as it lies; second, it would be repacked.
-    out = dot(weight, x.reshape(rows, -1), 1, 1, dtype)
-    return swap_last(out).reshape(*x.shape[:-1], -1)
-  return dot(x, weight, -1, 1, dtype)
+    found = dot(weight, x.reshape(rows, -1), 1, 1, dtype)
+    return swap_last(found).reshape(*x.shape[:-1], -1)
+  return dot(x, weight, -1, 1, dtype, out=out)
 
 
-def _matmul_forward(x, weight, dtype):
-  return matmul(x, weight, dtype), (x.astype(dtype), weight)
+_matmul = jax.custom_vjp(_product, nondiff_argnums=(2, 3, 4))
 
 
-def _matmul_backward(dtype, saved, grad):
+def _matmul_forward(x, weight, dtype, axes, out):
+  # Not `_matmul`: what is kept for the backward pass is chosen by product.
+  return _product(x, weight, dtype, axes, out), (x.astype(dtype), weight)
+
+
+def _matmul_backward(dtype, axes, out, saved, grad):
   x, weight = saved
   grad = grad.astype(dtype)
-  dx = dot(grad, weight, -1, 0, dtype)
+  dx = dot(grad, gathered(weight, dtype, axes), -1, 0, dtype, out=out)
   rows = x.reshape(-1, x.shape[-1])
   across = swap_last(grad.reshape(-1, grad.shape[-1]))
-  return dx, dot(across, rows, 1, 0, dtype).astype(weight.dtype)
+  dweight = dot(across, rows, 1, 0, dtype, out=out)
+  if axes is not None and _meshed():
+    dweight = jax.lax.with_sharding_constraint(dweight, jax.P(*axes))
+  return dx, dweight.astype(weight.dtype)
 
 
-matmul.defvjp(_matmul_forward, _matmul_backward)
+_matmul.defvjp(_matmul_forward, _matmul_backward)
+
+
+def gathered(
+    weight: jax.Array, dtype: jnp.dtype, axes: tuple[str | None, ...] | None
+) -> jax.Array:
+  """The weight in `dtype`, on a mesh whole but for what `tensor` splits."""
+  weight = weight.astype(dtype)
+  if axes is None or not _meshed():
+    return weight
+  # Cast where it lies, so that what is sent is as narrow as what is used.
+  weight = jax.lax.with_sharding_constraint(weight, jax.P(*axes))
+  kept = (axis if axis == "tensor" else None for axis in axes)
+  return jax.lax.with_sharding_constraint(weight, jax.P(*kept))
 
 
 class Linear(nnx.Module):
@@ -131,6 +171,7 @@ class Linear(nnx.Module):
       lora: LoraConfig | None = None,
   ):
     self.compute_dtype = compute_dtype
+    self.axes = axes
     stack = () if layers is None else (layers,)
     shape = (*stack, out_features, in_features)
     key = rngs.params()
@@ -154,14 +195,15 @@ class Linear(nnx.Module):
       )
 
   def __call__(self, x: jax.Array) -> jax.Array:
-    """x [..., in] -> float32 [..., out]."""
-    out = matmul(x, self.weight[...], self.compute_dtype)
+    """x [..., in] -> [..., out], see `matmul`."""
+    how = {"dtype": self.compute_dtype, "narrow": True}
+    out = matmul(x, self.weight[...], axes=self.axes, **how)
     if self.lora is not None:
-      inner = matmul(x, self.lora_A.weight[...], self.compute_dtype)
-      change = matmul(inner, self.lora_B.weight[...], self.compute_dtype)
+      inner = matmul(x, self.lora_A.weight[...], **how)
+      change = matmul(inner, self.lora_B.weight[...], **how)
       out = out + self.lora.scale * change
     if self.has_bias:
-      out = out + self.bias[...].astype(jnp.float32)
+      out = out + self.bias[...].astype(out.dtype)
     return out
 
 
