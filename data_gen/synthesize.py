@@ -17,6 +17,7 @@ import os
 import signal
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,11 @@ def _make(
     ) as pool:
       for _ in pool.map(one, missing, chunksize=8):
         bar.update()
+  except BrokenProcessPool:
+    raise UserError(
+        "a worker was ended from outside, as the system does where memory runs out:"
+        " give fewer --workers, and run the same command again"
+    ) from None
   finally:
     bar.close()
 

@@ -34,6 +34,7 @@ from clawgym_jax.contracts.files import inside
 from clawgym_jax.contracts.git import check_git
 from clawgym_jax.contracts.rubric import Criterion, read_rubric, rubric_record
 from clawgym_jax.contracts.services import check_services
+from clawgym_jax.contracts.workspace import settle
 
 SPLITS = ("train", "heldout")
 HAZARDS = (
@@ -217,6 +218,7 @@ def _write_task(
       path = partial / folder / name
       path.parent.mkdir(parents=True, exist_ok=True)
       path.write_bytes(data)
+  settle(partial / "workspace")
   _write_json(partial / "solution" / "calls.json", solution)
   if rubric:
     _write_json(partial / "rubric.json", rubric_record(rubric))

@@ -17,6 +17,7 @@ from data_gen.audit.report import printed_table
 from data_gen.audit.run import audited
 from sandbox.backends import check_backend
 from sandbox.backends.flags import backend
+from sandbox.reap import reap
 
 _TASKS = flags.DEFINE_string("tasks", None, "Folder of task directories.")
 _AGAINST = flags.DEFINE_string(
@@ -49,6 +50,7 @@ def main() -> dict[str, Any]:
   library = skills.library(Path(_SKILLS.value)) if _SKILLS.value else None
   if _ATTACKS.value:
     check_backend(backend(), folder)
+    reap()
     with only_writer(folder, "audit"):
       found = asyncio.run(attack_table(folder, _CONCURRENCY.value, backend()))
     print(printed_table(found["attacks"]))

@@ -23,6 +23,7 @@ from data_gen.audit.remembered import FILE, remembered
 from data_gen.audit.report import printed
 from data_gen.compose.make import rebuild
 from sandbox.backends import check_backend
+from sandbox.reap import reap
 
 
 def audited(
@@ -44,6 +45,7 @@ def audited(
   `UserError` where a task is undecided: the same again decides it.
   """
   check_backend(backend, folder)
+  reap()
   with only_writer(folder, "audit"), _vectors(folder, embed) as vectors:
     summary = asyncio.run(
         audit(

@@ -94,7 +94,7 @@ def used_inputs(initial: Files, calls: Sequence[SolutionCall]) -> set[str]:
 
 
 def _repository(path: str) -> str:
-  """The repository in whose store a file is; nothing for all other files."""
+  """The git repository in whose store a file is; nothing for all other files."""
   parts = path.split("/")
   for at, part in enumerate(parts[:-1]):
     if part.endswith(".git"):
@@ -117,10 +117,16 @@ def shares(verdicts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
       "median_tools": statistics.median(w["tools"] for w in work),
       "median_inputs": statistics.median(w["inputs"] for w in work),
       "from_3_inputs": _share(w["inputs"] >= _FEW_INPUTS for w in work),
-      "with_turns": _share(v["turns"] > 1 for v in of),
-      "with_hazard": _share(v["hazard"] != "none" for v in of),
-      "with_rubric": _share(v["criteria"] > 0 for v in of),
+      "turns": _counted(v["turns"] for v in of),
+      "hazards": _counted(v["hazard"] for v in of),
+      "rubrics": sum(v["criteria"] > 0 for v in of),
+      "criteria": sum(v["criteria"] for v in of),
   }
+
+
+def with_rubric(found: Mapping[str, Any]) -> float:
+  """The share of the tasks that are judged by a rubric, too, of `shares`."""
+  return found["rubrics"] / found["tasks"]
 
 
 def missed(found: Mapping[str, Any]) -> list[str]:
@@ -129,7 +135,13 @@ def missed(found: Mapping[str, Any]) -> list[str]:
   set_ = found["shares"]
   if set_.get("tasks", 0) < ENOUGH:
     return []
-  figures = {**set_, "kill_rate": found["mutation"]["kill_rate"]}
+  figures = {
+      **set_,
+      "with_turns": 1 - set_["turns"].get("1", 0) / set_["tasks"],
+      "with_hazard": 1 - set_["hazards"].get("none", 0) / set_["tasks"],
+      "with_rubric": with_rubric(set_),
+      "kill_rate": found["mutation"]["admitted"]["kill_rate"],
+  }
   told = (
       goal.missed(figures[goal.figure])
       for goal in GOALS
@@ -141,6 +153,10 @@ def missed(found: Mapping[str, Any]) -> list[str]:
 def _share(told: Iterable[bool]) -> float:
   values = list(told)
   return round(sum(values) / len(values), 4)
+
+
+def _counted(values: Iterable[str | int]) -> dict[str, int]:
+  return {str(value): n for value, n in sorted(Counter(values).items())}
 
 
 def _largest(names: Iterable[str]) -> float:

@@ -19,7 +19,7 @@ from typing import Self
 
 from clawgym_jax.contracts.task import Task, intact
 from clawgym_jax.contracts.trajectory import Outcome, scored
-from sandbox.backends import Sandbox, SandboxError, SandboxLost
+from sandbox.backends import Bounds, Sandbox, SandboxError, SandboxLost
 from sandbox.backends.base import pack
 from sandbox.verify.checks import (
     CHECK_SECONDS,
@@ -61,10 +61,11 @@ async def verify_many(
     backend: str = "bubblewrap",
     run_id: str = "verify",
     seconds: float = CHECK_SECONDS,
+    agent: Bounds = Bounds(),
 ) -> list[Outcome]:
   """`verify` of each state, in order; cheaper where the checks are trusted."""
   async with Verifier(
-      task, backend=backend, run_id=run_id, seconds=seconds
+      task, backend=backend, run_id=run_id, seconds=seconds, agent=agent
   ) as verifier:
     return [await verifier.judge(state) for state in states]
 
@@ -82,9 +83,12 @@ class Verifier:
       backend: str = "bubblewrap",
       run_id: str = "verify",
       seconds: float = CHECK_SECONDS,
+      agent: Bounds = Bounds(),
   ):
     self._task = task
-    self._settings = dict(backend=backend, run_id=run_id, seconds=seconds)
+    self._settings = dict(
+        backend=backend, run_id=run_id, seconds=seconds, agent=agent
+    )
     self._seconds = seconds
     self._shares = trusted(task)
     self._sandbox: Sandbox | None = None
@@ -142,6 +146,7 @@ class Verifier:
           self._task.now,
           ("/checks",),
           _MOST_SECONDS + 2 * self._seconds,
+          self._settings["agent"],
       )
       self._judged, self._until = 0, time.monotonic() + _MOST_SECONDS
       await self._sandbox.start()

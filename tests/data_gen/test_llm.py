@@ -301,7 +301,7 @@ def test_without_a_rubric_code_judges_alone(fake, tmp_path, sound):
 def test_refused_criteria_go_back_to_their_writer(fake, tmp_path, monkeypatch):
   judged = []
 
-  async def judge(task, backend, thorough):
+  async def judge(task, backend):
     judged.append(task.id)
     assert (task.root / "rubric.json").exists()
     first = len(judged) == 1

@@ -93,8 +93,9 @@ def test_a_set_that_meets_its_goals():
   assert found["missed"] == [] and found["shares"] == {
       "tasks": ENOUGH, "families": ENOUGH, "largest_family": 0.005,
       "largest_category": 0.115, "median_calls": 12, "median_tools": 3,
-      "median_inputs": 3, "from_3_inputs": 1.0, "with_turns": 0.1,
-      "with_hazard": 0.1, "with_rubric": 0.25,
+      "median_inputs": 3, "from_3_inputs": 1.0,
+      "turns": {"1": 180, "2": 20}, "hazards": {"none": 180, "secret": 20},
+      "rubrics": 50, "criteria": 150,
   }  # fmt: skip
   assert "three input files" in report.printed(found)
 
