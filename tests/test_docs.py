@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from clawgym_jax.checkpoints import hf, peft, state
+from clawgym_jax.contracts.files import read_lines
 from clawgym_jax.contracts.task import list_tasks, load_task
 from clawgym_jax.models import create
 from tests import docs
@@ -150,7 +151,7 @@ def test_sft(tmp_path):
   (block,) = docs.blocks("sft.md")
   docs.run_block(block, tmp_path)
   out = tmp_path / "runs" / "sft"
-  lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+  lines = list(read_lines(out / "metrics.jsonl"))
   page = (docs.ROOT / "docs" / "sft.md").read_text()
   said = page.partition("## What a step says")[2].partition("## ")[0]
   for key in {key for line in lines for key in line} - {"step"}:

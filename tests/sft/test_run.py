@@ -1,7 +1,6 @@
 """The command: it learns, is killed and continued, and refuses what is wrong."""
 
 import json
-import os
 import random
 import re
 import signal
