@@ -33,7 +33,9 @@ from clawgym_jax.contracts.errors import UserError
 _ROWS = flags.DEFINE_integer("rows", 4, "Sequences in a step.", lower_bound=1)
 _TIME = flags.DEFINE_integer("time", 1024, "Tokens of a sequence.", lower_bound=16)
 _STEPS = flags.DEFINE_integer("steps", 5, "Measured steps of each.", lower_bound=1)
-_LAYERS = flags.DEFINE_integer("layers", CONFIG.num_hidden_layers, "Of the model.", 1)
+_LAYERS = flags.DEFINE_integer(
+    "layers", CONFIG.num_hidden_layers, "Of the model.", lower_bound=1
+)
 _PEERS = flags.DEFINE_list("peers", ["trl", "tunix"], "To run beside.")
 _OURS = flags.DEFINE_list("ours", ["float32", "bfloat16"], "Operands of products.")
 _REMAT = flags.DEFINE_list(
@@ -50,7 +52,8 @@ def main() -> dict[str, Any]:
     return ours(_ALONE.value)
   unknown = set(_PEERS.value) - peers.PYTHONS.keys()
   if unknown:
-    raise UserError(f"--peers={','.join(unknown)}: known are {', '.join(peers.PYTHONS)}")
+    known = ", ".join(peers.PYTHONS)
+    raise UserError(f"--peers={','.join(unknown)}: known are {known}")
   for name in _PEERS.value:
     peers.python_of(name)
   if len(_REMAT.value) != len(_OURS.value):
@@ -92,7 +95,8 @@ def ours(dtype: str) -> dict[str, Any]:
 
   keep_memory()
   rates = [matmul_rate(jnp.float32)]
-  model = CausalLM(_shape(), rngs=nnx.Rngs(0), compute_dtype=dtype, remat=_REMAT.value[0])
+  remat = _REMAT.value[0]
+  model = CausalLM(_shape(), rngs=nnx.Rngs(0), compute_dtype=dtype, remat=remat)
   graphdef, params = nnx.split(model, nnx.Param)
   config = Optimizer(peak_lr=1e-5)
   updates = Updates(graphdef, params, supervised_loss, config)

@@ -33,7 +33,7 @@ from clawgym_jax.data.pipeline import Batches
 _TRAINER = flags.DEFINE_float(
     "trainer_tokens_per_second",
     250.0,
-    "What the trainer takes; benchmarks.train_step measures it.",
+    "What the trainer takes; benchmarks.sft measures it.",
     lower_bound=1.0,
 )
 _WORKERS = flags.DEFINE_integer("workers", 2, "Processes that build.", lower_bound=1)

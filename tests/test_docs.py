@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from clawgym_jax.checkpoints import hf, peft, state
+from clawgym_jax.contracts.files import read_lines
 from clawgym_jax.contracts.task import list_tasks, load_task
 from clawgym_jax.models import create
 from tests import docs
@@ -144,3 +145,17 @@ def test_first_run(tmp_path):
   assert "<html" in (tmp_path / "report.html").read_text()[:2000]
   assert (tmp_path / "teacher.html").exists()
   assert not (tmp_path / "engine.json").exists()
+
+
+def test_sft(tmp_path):
+  (block,) = docs.blocks("sft.md")
+  docs.run_block(block, tmp_path)
+  out = tmp_path / "runs" / "sft"
+  lines = list(read_lines(out / "metrics.jsonl"))
+  page = (docs.ROOT / "docs" / "sft.md").read_text()
+  said = page.partition("## What a step says")[2].partition("## ")[0]
+  for key in {key for line in lines for key in line} - {"step"}:
+    assert f"`{key}`" in said, key
+  assert lines[-1]["eval_loss"] < lines[9]["eval_loss"]
+  for name in ("run.json", "checkpoints", "profile", "hf"):
+    assert (out / name).exists()

@@ -43,7 +43,8 @@ def python_of(name: str) -> str:
     shutil.rmtree(folder, ignore_errors=True)
     print(f"installing {name} into {folder}, once", file=sys.stderr)
     _uv("venv", "-q", "--python", _interpreter(PYTHONS[name]), str(folder))
-    where = [f"--find-links={place}" for place in os.environ.get("PIP_FIND_LINKS", "").split()]
+    places = os.environ.get("PIP_FIND_LINKS", "").split()  # uv has its own name for it
+    where = [f"--find-links={place}" for place in places]
     _uv(
         "pip", "install", "-q", "--python", str(python), "--no-deps",
         "--torch-backend=cpu", *where, "-r", str(pins),
@@ -69,10 +70,11 @@ def _interpreter(version: str) -> str:
   """A Python of that version: this one, one on the path, or pyenv's."""
   if sys.version.startswith(f"{version}."):
     return sys.executable
-  script = f'command -v python{version} || echo "$(pyenv prefix "$(pyenv latest {version})")/bin/python"'
-  if shutil.which("pyenv"):
-    script = script.partition("|| ")[2]  # its shims answer for what is not installed
-  found = subprocess.run(["sh", "-c", script], capture_output=True, text=True).stdout.strip()
+  script = f"command -v python{version}"
+  if shutil.which("pyenv"):  # its shims answer for what is not installed
+    script = f'echo "$(pyenv prefix "$(pyenv latest {version})")/bin/python"'
+  done = subprocess.run(["sh", "-c", script], capture_output=True, text=True)
+  found = done.stdout.strip()
   if not found or not Path(found).exists():
     raise UserError(f"there is no Python {version} here, which this peer needs")
   return found

@@ -2,10 +2,10 @@
 
 A step is sealed by its manifest, written last, which names every file with its
 size and checksum; it is whole while they are so. A save goes on behind the one
-who asked for it, one at a time. Older steps go only after the new one is sealed. `restore` gives the newest whole step and sets aside what is
-newer and not whole, with a warning. Steps never sealed, of a killed save, count
-as nothing; where all that were sealed are damaged, nothing is touched and every
-call is the same error.
+who asked for it, one at a time. Older steps go only after the new one is sealed.
+`restore` gives the newest whole step and sets aside what is newer and not whole,
+with a warning. Steps never sealed, of a killed save, count as nothing; where all
+that were sealed are damaged, nothing is touched and every call is the same error.
 """
 
 from __future__ import annotations

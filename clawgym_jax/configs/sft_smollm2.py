@@ -1,4 +1,4 @@
-"""SmolLM2-135M on trajectories of its own 2,048 tokens; ClawGym's batch, rate, epochs."""
+"""SmolLM2-135M on trajectories of up to 2,048 tokens: ClawGym's batch, rate, epochs."""
 
 from clawgym_jax.configs.base import Data, ModelSource, Optimizer, Saving, SftConfig
 

@@ -54,7 +54,7 @@ def causal_pairs(time: int) -> int:
 
 
 def seen_pairs(config: ModelConfig, positions: np.ndarray) -> float:
-  """Pairs of tokens at these depths on their paths, int [tokens], the mean of layers."""
+  """Pairs of tokens at these depths on their paths, int [tokens]: the layers' mean."""
   seen = positions.astype(np.float64) + 1
   if config.sliding_layers is None:
     return float(seen.sum())

@@ -47,9 +47,8 @@ def matmul_rate(dtype: jnp.dtype) -> float:
   """Operations a second of a product of two square matrices, the best of a few."""
   with jax.set_mesh(jax.make_mesh((1,), ("one",), devices=jax.devices()[:1])):
     a = jnp.ones((_SIZE, _SIZE), dtype)
-    product = jax.jit(
-        lambda a: jnp.matmul(a, a, precision="highest", preferred_element_type=jnp.float32)
-    )
+    how = {"precision": "highest", "preferred_element_type": jnp.float32}
+    product = jax.jit(lambda a: jnp.matmul(a, a, **how))
     jax.block_until_ready(product(a))
     best = float("inf")
     for _ in range(_TIMES):

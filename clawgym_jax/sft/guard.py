@@ -59,7 +59,7 @@ class Guard:
     if not math.isfinite(norm):
       return f"its gradient's norm is {norm}"
     if loss > self.limit:
-      return f"its loss is {loss:.4g}, and that of the steps before made {self.limit:.4g} the limit"
+      return f"its loss is {loss:.4g}, where {self.limit:.4g} is the limit by those before"
     self._losses.append(loss)
     return None
 
@@ -93,7 +93,8 @@ def report(
     worst = suspects[0]
     what = (
         f"most of it is from row {worst['row']}, {worst['sample']}: loss"
-        f" {worst['loss']}, gradient {worst['gradient_norm']}, ends {worst['text'][-80:]!r}"
+        f" {worst['loss']}, gradient {worst['gradient_norm']}, ends"
+        f" {worst['text'][-80:]!r}"
     )
   return UserError(
       f"step {step} is not trained on: {cause}; {what}. The batch is in"

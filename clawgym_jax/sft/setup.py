@@ -17,7 +17,7 @@ from clawgym_jax.chat.tokenizer import Tokenizer
 from clawgym_jax.checkpoints import hf, peft, state
 from clawgym_jax.checkpoints import source as checkpoint
 from clawgym_jax.checkpoints.orbax import Checkpoints
-from clawgym_jax.configs.base import Lora, Mesh, ModelSource
+from clawgym_jax.configs.base import Lora, Mesh, ModelSource, Saving
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.models import create
 from clawgym_jax.models.causal_lm import CausalLM
@@ -27,15 +27,21 @@ from clawgym_jax.parallel.mesh import BATCH, make_mesh
 
 
 def load_model(
-    source: ModelSource, texts: Callable[[], Iterable[str]], seed: int
+    source: ModelSource,
+    texts: Callable[[], Iterable[str]],
+    seed: int,
+    *,
+    flat_rows: bool = False,
 ) -> tuple[CausalLM, Tokenizer]:
   """The model with float32 parameters, and its vocabulary.
 
-  `texts` gives what the vocabulary of a `tiny` model is trained on.
+  `texts` gives what the vocabulary of a `tiny` model is trained on. `flat_rows`: no
+  row that it will be trained on is a tree.
   """
   kw = {
       "compute_dtype": jnp.dtype(source.compute_dtype),
       "remat": source.remat,
+      "flat_rows": flat_rows,
       "unroll": {"auto": None, "loop": False, "unrolled": True}[source.layers],
       "lora": adapters(source.lora),
   }
@@ -65,6 +71,16 @@ def described(model: CausalLM) -> dict[str, Any]:
   """The model's config as saved states hold it: with its adapters' settings."""
   adapters = {} if model.lora is None else {"lora": dataclasses.asdict(model.lora)}
   return model.config.to_hf() | adapters
+
+
+def states(out: Path, saving: Saving) -> Checkpoints:
+  """The saved states of the run in `out`."""
+  return Checkpoints(
+      out / "checkpoints",
+      keep=saving.keep,
+      keep_every=saving.keep_every,
+      keep_best=saving.keep_best,
+  )
 
 
 def hand_over(

@@ -38,7 +38,7 @@ from clawgym_jax.sft.optimizer import learning_rate
 from clawgym_jax.sft.profile import Profile
 from clawgym_jax.sft.scores import supervised_loss
 from clawgym_jax.sft.session import Metrics, StopSignals, claim_folder, loggers
-from clawgym_jax.sft.setup import described, hand_over, load_model, mesh_of
+from clawgym_jax.sft.setup import described, hand_over, load_model, mesh_of, states
 from clawgym_jax.sft.updates import Updates, Watch
 
 
@@ -57,7 +57,12 @@ def train(config: SftConfig, *, profile_steps: str = "") -> dict[str, Any]:
   with contextlib.ExitStack() as stack:
     out = stack.enter_context(claim_folder(config, {"chats": sources.digest}))
     mesh = stack.enter_context(mesh_of(config.mesh, micro_rows))
-    model, tokenizer = load_model(config.model, sources.texts, config.seed)
+    model, tokenizer = load_model(
+        config.model,
+        sources.texts,
+        config.seed,
+        flat_rows=not config.data.share_prefixes,
+    )
     corpus = corpora.load(sources, tokenizer, config.data)
     batches = Batches.of(
         corpus,
@@ -74,16 +79,7 @@ def train(config: SftConfig, *, profile_steps: str = "") -> dict[str, Any]:
     evaluation = None
     if config.evaluation.chats:
       evaluation = Evaluation(config, tokenizer, graphdef, mesh)
-    saves = stack.enter_context(
-        contextlib.closing(
-            orbax.Checkpoints(
-                out / "checkpoints",
-                keep=config.saving.keep,
-                keep_every=config.saving.keep_every,
-                keep_best=config.saving.keep_best,
-            )
-        )
-    )
+    saves = stack.enter_context(contextlib.closing(states(out, config.saving)))
     budget = Budget(batches.steps(config.epochs), config.max_seconds)
     done = 0
     restored = saves.restore(
@@ -183,7 +179,8 @@ def _check(config: SftConfig) -> int:
   if config.data.row_length % (2 * config.mesh.context) and config.mesh.context > 1:
     raise UserError(
         f"rows of {config.data.row_length} tokens can't be cut into 2 equal parts for"
-        f" each of {config.mesh.context} devices: change data.row_length or mesh.context"
+        f" each of {config.mesh.context} devices: change data.row_length or"
+        " mesh.context"
     )
   if config.saving.keep_best:
     if not config.evaluation.chats:
@@ -220,7 +217,9 @@ def _learned(
   }
 
 
-def _opening(corpus: corpora.Corpus, batches: Batches, budget: Budget, done: int) -> str:
+def _opening(
+    corpus: corpora.Corpus, batches: Batches, budget: Budget, done: int
+) -> str:
   text = (
       f"{len(corpus.sequences)} of {corpus.records} chats, {corpus.tokens} tokens,"
       f" {corpus.trained_tokens} trained, in {len(batches.plan)} rows;"

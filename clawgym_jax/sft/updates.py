@@ -4,8 +4,8 @@ The loss of an update is the sum over its micro-batches divided by one
 `denominator`, so that splitting a batch changes nothing but memory. Where a
 model has adapters, they alone have gradients and optimizer state; the other
 weights pass through. An update whose gradient is not finite, or that the caller
-says is not usable, leaves weights and optimizer as they were and says so. Weights and optimizer state are donated to
-`apply`: they are gone afterwards.
+says is not usable, leaves weights and optimizer as they were and says so. Weights
+and optimizer state are donated to `apply`: they are gone afterwards.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _layouts(
   }
 
   def place(path, moment):
-    """As the weight whose path ends the moment's own, but for Adafactor's small ones."""
+    """As the weight whose path ends the moment's own; what has none, everywhere."""
     for start in range(len(path)):
       weight = weights.get(jax.tree_util.keystr(path[start:]))
       if weight is not None and weight.shape == moment.shape:

@@ -141,7 +141,8 @@ def test_what_is_kept(tmp_path):
 
 def test_a_save_holds_what_was_given_while_its_arrays_are_used_again(tmp_path):
   """As in a training step: donated at once, and filled with something else."""
-  change = jax.jit(lambda tree: jax.tree.map(lambda a: a * 2 + 1, tree), donate_argnums=0)
+  other = lambda tree: jax.tree.map(lambda a: a * 2 + 1, tree)
+  change = jax.jit(other, donate_argnums=0)
   arrays = {str(i): jnp.full((1 << 20,), i, jnp.float32) for i in range(8)}
   saver = Checkpoints(tmp_path)
   for step in (1, 2):

@@ -43,7 +43,10 @@ def compiled_flops(model):
   return jax.jit(jax.grad(loss)).lower(trained).compile().cost_analysis()["flops"]
 
 
-@pytest.mark.parametrize("lora", [None, LoraConfig(rank=8, alpha=1, targets=("q_proj", "up_proj"))])
+LORA = LoraConfig(rank=8, alpha=1, targets=("q_proj", "up_proj"))
+
+
+@pytest.mark.parametrize("lora", [None, LORA])
 def test_xla_counts_the_same_for_a_layer(lora):
   """But for the masked half of attention, the scores that the backward pass computes
   again, and what is no product: one layer is the difference of two depths."""
@@ -91,10 +94,8 @@ def test_six_times_the_parameters():
         if leaf.ndim - ("layers" in path) - ("experts" in path) > 1
         and "embed_tokens" not in path
     }
-    active = sum(
-        size * config.num_experts_per_tok / config.num_experts if "experts" in path else size
-        for path, size in sizes.items()
-    )
+    share = (config.num_experts_per_tok or 1) / (config.num_experts or 1)
+    active = sum(s * (share if "experts" in p else 1) for p, s in sizes.items())
     if config.tie_word_embeddings:
       active += flops.head_weights(config)
     assert flops.training(config, 1, 1, 0) == 6 * active

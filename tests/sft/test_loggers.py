@@ -82,7 +82,8 @@ def test_a_log_has_lines_and_a_terminal_a_bar(capsys, monkeypatch):
     display.step(LINE | {"step": 4}, 10)  # within 15 seconds
     display.step(LINE | {"step": 10}, 10)
   first, last = capsys.readouterr().err.splitlines()
-  assert first.startswith("sft 3/10, 00:") and last.startswith("sft 10/10, 00:00:00 left")
+  assert first.startswith("sft 3/10, 00:")
+  assert last.startswith("sft 10/10, 00:00:00 left")
   for words in ("loss 1.2500", "812 tokens/s", "MFU 61.3 %", "eval 1.5000", "3.0 GiB"):
     assert words in first
   monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)

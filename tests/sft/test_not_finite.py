@@ -1,4 +1,4 @@
-"""A lost or exploding loss ends the run, changes no weight, and is laid at a sample's door."""
+"""A lost or exploding loss ends the run, changes no weight, and has a sample named."""
 
 import dataclasses
 import json
@@ -69,7 +69,7 @@ def test_a_spike_is_one_against_the_steps_before():
   guard = Guard(10.0, [])
   assert all(guard.cause(0.2, 1.0) is None for _ in range(20))
   assert guard.limit == 10.0  # of one nat, for the median is less
-  assert "made 10 the limit" in guard.cause(11.0, 1.0)
+  assert "10 is the limit" in guard.cause(11.0, 1.0)
   assert guard.limit == 10.0  # it is none of the steps before
   assert "norm is inf" in guard.cause(0.2, float("inf"))
   high = Guard(10.0, [3.0] * 8)

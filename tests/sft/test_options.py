@@ -1,4 +1,4 @@
-"""What a run does besides: held-out chats, which states it keeps, traces, other sinks."""
+"""What a run does besides: held-out chats, states that it keeps, traces, other sinks."""
 
 import dataclasses
 from functools import partial
@@ -49,7 +49,8 @@ def test_a_run_with_everything(tmp_path):
   evaluated = {line["step"]: line["eval_loss"] for line in lines if "eval_loss" in line}
   steps = summary["steps"]
   assert set(evaluated) == {s for s in range(1, steps + 1) if s % 3 == 0 or s == steps}
-  assert evaluated[steps] < 0.8 * evaluated[3] and summary["eval_loss"] == evaluated[steps]
+  assert evaluated[steps] < 0.8 * evaluated[3]
+  assert summary["eval_loss"] == evaluated[steps]
   saved = [s for s in evaluated if s % 6 == 0 or s == steps]
   best = min(saved, key=evaluated.get)
   assert set(Checkpoints(out / "checkpoints").steps()) == {
