@@ -48,7 +48,8 @@ class Program:
     held: bytes a device of each kind of argument.
     tokens, scored, pairs: of one call, as `models.flops.training` counts them;
       for decode, those of one token a slot.
-    passes: forward passes that a call's products amount to, 3 for training.
+    passes: forward passes that a call's useful products amount to, 3 in training.
+    layer_passes: those of a layer, rematerialisation counted.
   """
 
   lowered: jax.stages.Lowered
@@ -58,6 +59,7 @@ class Program:
   scored: int
   pairs: int
   passes: int
+  layer_passes: int
 
 
 def shape_of(source: ModelSource, layers: int | None) -> ModelConfig:
@@ -147,6 +149,7 @@ def _training(
       scored=rows * time,
       pairs=rows * causal_pairs(time),
       passes=3,
+      layer_passes=4 if config.model.remat == "full" else 3,
   )
 
 
@@ -191,6 +194,7 @@ def decode(
       scored=slots,
       pairs=slots * length,
       passes=1,
+      layer_passes=1,
   )
 
 

@@ -110,6 +110,7 @@ def _shape(count: int, axes: int) -> tuple[int, ...] | None:
 def describe(topology: Topology) -> list[jax.Device]:
   """Its devices, for a mesh that is compiled for; `UserError` without libtpu."""
   os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")  # no machine of Cloud TPU to ask
+  os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")  # no TPU is taken
   # What libtpu would otherwise look for, and complain of, on this machine.
   os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v5p-8")
   os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
