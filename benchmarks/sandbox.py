@@ -13,8 +13,9 @@
               smaps_rollup of all its processes (a docker daemon's shims are not
               its own); and what this controller grew by
 
-Backends are measured one after the other in one process, docker at the daemon
-of DOCKER_HOST; the ratios are to the first backend named.
+Backends are measured one after the other in one process; the ratios are to the
+first backend named. docker is measured at the daemon of DOCKER_HOST; without it, at
+one of this run's own with an image made of this machine, which needs root.
 
   python -m benchmarks.sandbox [--backends=bubblewrap,docker] [--json]
 """
@@ -22,11 +23,12 @@ of DOCKER_HOST; the ratios are to the first backend named.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import resource
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -79,9 +81,13 @@ def main() -> dict[str, Any]:
   soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
   resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
   backends = _BACKENDS.value
-  for backend in backends:
-    check_backend(backend)
-  with tempfile.TemporaryDirectory() as folder:
+  with contextlib.ExitStack() as stack:
+    kinds = [backend.partition("?")[0] for backend in backends]
+    if "docker" in kinds and not os.environ.get("DOCKER_HOST"):
+      stack.enter_context(_own_daemon())
+    for backend in backends:
+      check_backend(backend)
+    folder = stack.enter_context(tempfile.TemporaryDirectory())
     task = save_task(
         Path(folder) / "task",
         Task(
@@ -104,6 +110,24 @@ def main() -> dict[str, Any]:
     for key, value in figures.items():
       print(f"  {key:24}", f"{value:.3f}" if isinstance(value, float) else value)
   return results
+
+
+@contextlib.contextmanager
+def _own_daemon() -> Iterator[None]:
+  """A docker daemon that has the default image, at DOCKER_HOST meanwhile."""
+  from benchmarks import docker_daemon  # the docker SDK, for this alone
+  from sandbox.backends import docker_image
+
+  try:
+    with docker_daemon.daemon() as found:
+      docker_image.build(found.client)
+      os.environ["DOCKER_HOST"] = found.url
+      try:
+        yield
+      finally:
+        del os.environ["DOCKER_HOST"]
+  except docker_daemon.CannotRun as why:
+    raise UserError(f"{why}; or name a daemon by DOCKER_HOST") from None
 
 
 async def _measure(backend: str, task: Task) -> dict[str, Any]:

@@ -34,6 +34,8 @@ _JSON = flags.DEFINE_bool(
 
 _MENDABLE = {
     errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space",
+    errno.EFBIG: "allow larger files (ulimit -f)",
     errno.ENOENT: "give a path that exists",
     errno.EEXIST: "give the path of a folder",
     errno.EISDIR: "give the path of a file",

@@ -26,7 +26,7 @@ from clawgym_jax.checkpoints import folder, hf, names, peft
 from clawgym_jax.checkpoints import source as checkpoint
 from clawgym_jax.checkpoints.tensors import cast
 from clawgym_jax.contracts.errors import UserError
-from clawgym_jax.data import chats
+from clawgym_jax.data import corpus
 from clawgym_jax.models import create
 from clawgym_jax.parallel.host import keep_memory
 
@@ -102,7 +102,7 @@ def _start(tokenizer: str | None) -> Path:
 def _tiny() -> hf.Checkpoint:
   if _CORPUS.value is None:
     raise UserError("--from=tiny needs --corpus=FILE, chats to train a vocabulary on")
-  texts = chats.texts(chats.read_chats(Path(_CORPUS.value)))
+  texts = corpus.open_sources(_CORPUS.value).texts()
   tokenizer = vocabulary.train(texts, _TINY_VOCABULARY)
   model = create.tiny_qwen3(tokenizer.vocab_size)
   tensors = names.tensors(nnx.state(model, nnx.Param))

@@ -3,8 +3,10 @@
 Task i of (generator, seed, split) depends on nothing else, so a longer run
 begins with the tasks of a shorter one, and several processes make what one
 would. A task appears under its name only when it is whole; whole ones are
-skipped, so the same command continues after a stop. Tasks that a model writes
-(`data_gen.llm`) are the same again as long as its replies are kept.
+skipped, so the same command continues after a stop, and those that an audit
+rejected are not made again. With --audit the tasks are judged, too (see `admitted`).
+Tasks that a model writes (`data_gen.llm`) are the same again as long as its replies
+are kept.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import os
 import signal
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +26,14 @@ from absl import flags
 from clawgym_jax import cli, tethered
 from clawgym_jax.contracts.errors import RecordError, UserError
 from clawgym_jax.contracts.runs import only_writer, same_run
-from clawgym_jax.contracts.task import SPLITS, load_task
+from clawgym_jax.contracts.task import SPLITS, intact, load_task
 from data_gen import compact, skills
+from data_gen.admitted import fill
+from data_gen.audit.folder import rejected
+from data_gen.audit.run import audited
 from data_gen.compose import make as composed
 from data_gen.llm import flags as llm_flags
+from sandbox.backends.flags import backend
 
 # name -> the module that makes its tasks: GENERATOR, `planned` and `make`
 GENERATORS = {"procedural": composed, "compact": compact}
@@ -50,6 +57,14 @@ _SKILLS = flags.DEFINE_string(
     "skills", None, "Folder of SKILL.md files for the tasks that skills ground; where"
     " none of it is about a task's work, ours are used.",
 )  # fmt: skip
+_AUDIT = flags.DEFINE_bool(
+    "audit", False, "Judge the tasks, too, and make others in place of those that are"
+    " rejected until --num_tasks are admitted. A model's are always judged.",
+)  # fmt: skip
+_AGAINST = flags.DEFINE_string(
+    "against", None, "With --audit: folder of tasks whose requests must not come"
+    " again, as a bench.",
+)  # fmt: skip
 _FEW = 64  # tasks for which no process is started
 
 
@@ -64,6 +79,8 @@ def synthesize(
 ) -> dict[str, Any]:
   """Makes what is missing of tasks 0 … num_tasks - 1; counts per family.
 
+  A task that an audit of `out` rejected is not missing.
+
   `skills_of` is a folder of skills for the procedural generator. `UserError` if
   `out` holds tasks of another generator, seed, split or other skills.
   """
@@ -75,8 +92,11 @@ def synthesize(
   with only_writer(out, "synthesis"):
     same_run(out / "synthesis.json", identity)
     plan = [source.planned(seed, split, index) for index in range(num_tasks)]
+    gone = rejected(out)
     missing = [
-        index for index, (name, _) in enumerate(plan) if not _whole(out / name, source)
+        index
+        for index, (name, _) in enumerate(plan)
+        if name not in gone and not _whole(out / name, source)
     ]
     folder = (skills_of, library.digest) if library else None
     _make(out, missing, num_tasks, seed, split, generator, workers, folder)
@@ -120,6 +140,11 @@ def _make(
     ) as pool:
       for _ in pool.map(one, missing, chunksize=8):
         bar.update()
+  except BrokenProcessPool:
+    raise UserError(
+        "a worker was ended from outside, as the system does where memory runs out:"
+        " give fewer --workers, and run the same command again"
+    ) from None
   finally:
     bar.close()
 
@@ -146,14 +171,13 @@ def make_one(
 
 
 def _whole(directory: Path, source: Any) -> bool:
-  """True for a task of this generator; another's under this name is replaced."""
-  if not directory.exists():
-    return False
+  """True for an intact task of this generator; anything else under this name is
+  replaced."""
   try:
     task = load_task(directory)
   except RecordError:
     return False
-  return task.provenance.get("generator") == source.GENERATOR
+  return task.provenance.get("generator") == source.GENERATOR and intact(task)
 
 
 def main() -> dict[str, Any]:
@@ -167,18 +191,31 @@ def main() -> dict[str, Any]:
     raise UserError(f"--skills is for --generator=procedural, not {_GENERATOR.value}")
   if _GENERATOR.value == _BY_MODEL:
     return _by_model(out)
-  llm_flags.refuse(_GENERATOR.value)
-  if folder:
-    for line in skills.lines(skills.library(folder)):
+  if _AGAINST.value and not _AUDIT.value:
+    raise UserError("--against is for --audit: give both, or neither")
+  llm_flags.refuse(_GENERATOR.value, audits=_AUDIT.value)
+  library = skills.library(folder) if folder else None
+  if library:
+    for line in skills.lines(library):
       print(f"not used: {line}")
-  summary = synthesize(
-      out, _NUM.value, _SEED.value, _SPLIT.value, _GENERATOR.value, _WORKERS.value,
-      folder,
+
+  def make(num_tasks: int) -> dict[str, Any]:
+    summary = synthesize(
+        out, num_tasks, _SEED.value, _SPLIT.value, _GENERATOR.value, _WORKERS.value,
+        folder,
+    )  # fmt: skip
+    print(f"{num_tasks} tasks in {out} ({summary['made']} new)")
+    if folder:
+      print(f"skills of {folder} ground {summary['skills']['tasks']} of them")
+    return summary
+
+  if not _AUDIT.value:
+    return make(_NUM.value)
+  judge = functools.partial(
+      audited, out, concurrency=llm_flags.concurrency(), backend=backend(),
+      library=library, against=Path(_AGAINST.value) if _AGAINST.value else None,
   )  # fmt: skip
-  print(f"{summary['tasks']} tasks in {out} ({summary['made']} new)")
-  if folder:
-    print(f"skills of {folder} ground {summary['skills']['tasks']} of them")
-  return summary
+  return fill(_NUM.value, make, judge)
 
 
 def _by_model(out: Path) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 Nine scenario categories with their subcategories say where a task comes from;
 seven operation categories with their atomic operations say what it takes. A
-topic names one subcategory, an operation, sink or chore one atomic operation;
-no name stands in two categories.
+topic names one subcategory, an operation, a sink or a chore one atomic operation,
+a kind of file or a pattern of turns those that come with it. No name stands in two
+categories.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ OPERATIONS = {
     "reading and retrieval": Category(
         "Getting at what is there, in whatever form it is kept.",
         {
-            "file reading": "Taking records from a plain text format.",
+            "file reading": "Taking records from a file by the rules of its form.",
             "document reading": "Taking records or text from office documents.",
             "mail reading": "Finding messages and what they carry.",
             "database query": "Asking a database for rows.",
@@ -203,7 +204,7 @@ OPERATIONS = {
             "script repair": "Making a program do what it should.",
             "script writing": "A new small program that does one thing.",
             "testing": "Running tests and reading what they say.",
-            "version control": "Branches, commits and merges.",
+            "version control": "History, branches, commits and merges.",
             "scheduling": "Having something run at set times.",
         },
     ),

@@ -4,8 +4,9 @@ The kernel kills a sandbox with its controller, so what is left is mostly a
 cgroup, a directory with sockets, or a process caught while it started. All of
 them carry the label of their controller; what one that lives made is never
 touched, whatever run it is of, and what one made that can't be seen from here
-only when its time is over. The command looks through the containers of a docker
-daemon too where there is one, and pods with --backend=kubernetes?….
+only when its time is over. Directories are looked for wherever this user's runs
+have made some, whatever TMPDIR they had. The command looks through the containers
+of a docker daemon too where there is one, and pods with --backend=kubernetes?….
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ import os
 import shutil
 import signal
 import stat
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 from clawgym_jax import cli
 from sandbox.backends import cgroups, flags, split
+from sandbox.backends.kept import places
 from sandbox.backends.labels import PREFIX, Label, labelled
 
 _DOCKER_SOCKET = "/var/run/docker.sock"
@@ -49,7 +50,7 @@ def reap() -> dict[str, int]:
   for folder, name in list(cgroups.left()):
     if _orphaned(name) and cgroups.end(folder):
       counts["cgroups"] += 1
-  for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}:*"):
+  for path in (path for place in places() for path in place.glob(f"{PREFIX}:*")):
     if _orphaned(path.name) and _remove(path):
       counts["directories"] += 1
   return counts

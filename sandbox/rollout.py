@@ -94,6 +94,11 @@ def main() -> dict[str, Any]:
   )
   for cause, times in summary["unscored_by_cause"].items():
     print(f"  unscored {times}: {cause}")
+  if summary["check_errors"]:
+    print(
+        f"  the checks of {summary['check_errors']} gave no sound result, which is no"
+        " score: audit their tasks (python -m data_gen.audit) or mend their checks"
+    )
   if summary["rubrics_to_judge"]:
     print(
         f"  of {summary['rubrics_to_judge']} the rubric is still to be judged: their"

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from aiohttp import WSMsgType
 
+from sandbox.backends import bubblewrap
+
 PROCESSES: dict[str, int] = {}  # pod -> id of its bwrap, of every stand-in here
 
 
@@ -39,13 +41,15 @@ class Pod:
     if self.process is None:
       self.running.cancel()
     elif self.process.returncode is None:
-      self._signal()
+      await self._end()
     await asyncio.gather(self.running, return_exceptions=True)
 
-  def _signal(self):
-    # The group: what bwrap started may not be tied to it yet.
+  async def _end(self):
+    """Kills bwrap and what it started, which may not be tied to it yet."""
+    await bubblewrap.stop_booting(self.process.pid)
+    bubblewrap.kill_children(self.process.pid)
     with contextlib.suppress(ProcessLookupError):
-      os.killpg(self.process.pid, signal.SIGKILL)
+      os.kill(self.process.pid, signal.SIGKILL)
 
   async def _run(self):
     spec, container = self.item["spec"], self.item["spec"]["containers"][0]
@@ -82,7 +86,7 @@ class Pod:
         await asyncio.wait_for(asyncio.shield(self.process.wait()), seconds)
       except TimeoutError:
         self.cause = "DeadlineExceeded"
-        self._signal()
+        await self._end()
       code = await self.process.wait()
       await asyncio.gather(*pumps)
     finally:

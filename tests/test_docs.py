@@ -11,17 +11,19 @@ import numpy as np
 import pytest
 
 from clawgym_jax.checkpoints import hf, peft, state
+from clawgym_jax.contracts.files import read_lines
 from clawgym_jax.contracts.task import list_tasks, load_task
 from clawgym_jax.models import create
 from tests import docs
 from tests.checkpoints import test_gguf, test_peft
 from tests.checkpoints.conftest import logits, tokenizer  # noqa: F401
 from tests.checkpoints.test_hf import TOKENS
+from tests.data import chats
 from tests.data_gen import fake_llm
 
 
 def test_convert(tmp_path, tokenizer, logits):  # noqa: F811
-  chats = [
+  talks = [
       {
           "messages": [
               {"role": "user", "content": f"Count to {n}: what comes next?"},
@@ -30,7 +32,7 @@ def test_convert(tmp_path, tokenizer, logits):  # noqa: F811
       }
       for n in range(2, 60)
   ]
-  lines = "".join(json.dumps(chat) + "\n" for chat in chats)
+  lines = "".join(json.dumps(chat) + "\n" for chat in talks)
   (tmp_path / "chats.jsonl").write_text(lines)
   gguf_model = create.tiny_llama(tokenizer.vocab_size)
   test_gguf.write(tmp_path / "model.gguf", gguf_model, tokenizer)
@@ -55,10 +57,10 @@ def test_convert(tmp_path, tokenizer, logits):  # noqa: F811
 
 
 def test_tasks(tmp_path):
-  (block,) = docs.blocks("tasks.md")
-  docs.run_block(block, tmp_path)
-  verdicts = json.loads((tmp_path / "tasks" / "audit.json").read_text())
-  assert verdicts["counts"] == {"admitted": 9}
+  for block, folder in zip(docs.blocks("tasks.md"), ("tasks", "set"), strict=True):
+    docs.run_block(block, tmp_path)
+    verdicts = json.loads((tmp_path / folder / "audit.json").read_text())
+    assert verdicts["counts"] == {"admitted": 9}
 
 
 def test_skills(tmp_path):
@@ -94,6 +96,16 @@ def test_attacks(tmp_path, monkeypatch):
     assert not found["failed"] and len(found["tasks"]) == count
     assert rows["null"]["mean"] < 0.02 < rows["paste_prompt"]["mean"]
     assert rows["paste_prompt"]["above_0"] > count / 2
+
+
+def test_sft_data(tmp_path, monkeypatch):
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+  chats.write(tmp_path / "chats.jsonl", 40)
+  chats.write(tmp_path / "more.jsonl", 20, turns=1)
+  (block,) = docs.blocks("sft_data.md")
+  docs.run_block(block, tmp_path)
+  found = list((tmp_path / "cache" / "clawgym_jax" / "tokens").glob("*/index.json"))
+  assert len(found) == 2
 
 
 def test_generate_llm(tmp_path):
@@ -133,3 +145,17 @@ def test_first_run(tmp_path):
   assert "<html" in (tmp_path / "report.html").read_text()[:2000]
   assert (tmp_path / "teacher.html").exists()
   assert not (tmp_path / "engine.json").exists()
+
+
+def test_sft(tmp_path):
+  (block,) = docs.blocks("sft.md")
+  docs.run_block(block, tmp_path)
+  out = tmp_path / "runs" / "sft"
+  lines = list(read_lines(out / "metrics.jsonl"))
+  page = (docs.ROOT / "docs" / "sft.md").read_text()
+  said = page.partition("## What a step says")[2].partition("## ")[0]
+  for key in {key for line in lines for key in line} - {"step"}:
+    assert f"`{key}`" in said, key
+  assert lines[-1]["eval_loss"] < lines[9]["eval_loss"]
+  for name in ("run.json", "checkpoints", "profile", "hf"):
+    assert (out / name).exists()

@@ -146,6 +146,12 @@ def read(source: str | Path, dtype: Any = np.float32) -> hf.Checkpoint:
   return hf.of(config, tensors, _tokenizer(path, fields))
 
 
+def tokenizer(source: str | Path) -> Tokenizer:
+  """The tokenizer of a GGUF file."""
+  path, fields, _, _ = _open(source, np.float32)
+  return _tokenizer(path, fields)
+
+
 def _tokenizer(path: Path, fields: dict[str, Any]) -> Tokenizer:
   with _damage(path):
     return gguf_vocabulary.tokenizer(path, fields)

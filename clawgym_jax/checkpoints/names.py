@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -21,6 +22,7 @@ from flax import nnx
 from clawgym_jax.checkpoints.tensors import BLOCK, Tensor, part
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.models import CausalLM, ModelConfig
+from clawgym_jax.models.rope_scaling import RopeScaling
 
 Path = tuple[Any, ...]
 """A parameter's path in its model; numbers are layers that are not stacked."""
@@ -39,17 +41,24 @@ def build(
     *,
     param_dtype: Any = jnp.float32,
     compute_dtype: Any = jnp.float32,
+    rope_scaling: RopeScaling | None = None,
     **kw: Any,
 ) -> CausalLM:
   """A model whose parameters are `tensors`, laid out on the mesh in use.
 
   A host holds its devices' parts of one parameter at a time, and of mapped files
   it reads no more; a tensor that is dequantised is read whole by every host.
-  LoRA's variables, if `kw` asks for them, are new. `kw` goes to `CausalLM`.
+  LoRA's variables, if `kw` asks for them, are new. `rope_scaling` takes the place of
+  the config's. `kw` goes to `CausalLM`.
 
   Raises:
     UserError: the tensors are not this config's.
   """
+  if rope_scaling is not None:
+    reach = rope_scaling.factor * rope_scaling.original_max_position_embeddings
+    config = replace(
+        config, rope_scaling=rope_scaling, max_position_embeddings=int(reach)
+    )
 
   def create() -> CausalLM:
     return CausalLM(

@@ -1,22 +1,25 @@
 """Training states, saved so that a kill at any moment loses at most one.
 
 A step is sealed by its manifest, written last, which names every file with its
-size and checksum; it is whole while they are so. Older steps go only after the
-new one is sealed. `restore` gives the newest whole step and sets aside what is
-newer and not whole, with a warning. Steps never sealed, of a killed save, count
-as nothing; where all that were sealed are damaged, nothing is touched and every
-call is the same error.
+size and checksum; it is whole while they are so. A save goes on behind the one
+who asked for it, one at a time. Older steps go only after the new one is sealed.
+`restore` gives the newest whole step and sets aside what is newer and not whole,
+with a warning. Steps never sealed, of a killed save, count as nothing; where all
+that were sealed are damaged, nothing is touched and every call is the same error.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import json
 import os
 import shutil
+import subprocess
 import sys
 import zlib
 from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +52,7 @@ class TrainState:
     data: the data iterator's state, and whatever else is JSON.
     config: the model's config.json, so that the state can be converted alone.
     code_version: the version of this package that saved it.
+    score: what `keep_best` compares, the lower the better; None: no candidate.
   """
 
   step: int
@@ -58,15 +62,31 @@ class TrainState:
   data: dict[str, Any] = field(default_factory=dict)
   config: dict[str, Any] = field(default_factory=dict)
   code_version: str = ""
+  score: float | None = None
 
 
 class Checkpoints:
-  """The saved states of one run, a folder a step, the newest `keep` kept."""
+  """The saved states of one run, a folder a step.
 
-  def __init__(self, directory: str | Path, *, keep: int = 2):
+  Kept are the newest `keep`, those of every `keep_every`-th step, and the
+  `keep_best` of the lowest scores; 0 for none of a kind.
+  """
+
+  def __init__(
+      self,
+      directory: str | Path,
+      *,
+      keep: int = 2,
+      keep_every: int = 0,
+      keep_best: int = 0,
+  ):
     self.directory = Path(directory).absolute()
     self._keep = keep
+    self._keep_every = keep_every
+    self._keep_best = keep_best
     self._manager: ocp.CheckpointManager | None = None
+    self._background = ThreadPoolExecutor(1, thread_name_prefix="save")
+    self._saving: Future[None] | None = None
 
   def steps(self) -> list[int]:
     """Steps that are there, whole or not, in order."""
@@ -76,12 +96,18 @@ class Checkpoints:
     return sorted(int(name) for name in found if name.isascii() and name.isdigit())
 
   def save(self, state: TrainState) -> None:
-    """Saves `state` as its step and returns once it is on the disk, whole."""
+    """Begins to save `state` as its step; returns when its arrays may change.
+
+    Waits for the save before it. What goes wrong later is raised by the next
+    `save` or `wait`.
+    """
+    self.wait()
     meta = {
         "step": state.step,
         "data": state.data,
         "config": state.config,
-        "code_version": _code_version(),
+        "code_version": code_version(),
+        "score": state.score,
     }
     arrays = {
         f"{part}:{name}": leaf
@@ -90,9 +116,8 @@ class Checkpoints:
     }
     # A layer is a chunk, so that it can be read alone.
     layout = {name: ocp.SaveArgs(shard_axes=_stacked(name)) for name in arrays}
-    with room_for(f"step {state.step} in {self.directory}"):
-      manager = self._open()
-      manager.save(
+    with room_for(self._what(state.step)):
+      self._open().save(
           state.step,
           args=ocp.args.Composite(
               state=ocp.args.StandardSave(arrays, layout),
@@ -100,10 +125,13 @@ class Checkpoints:
           ),
           force=True,
       )
-      manager.wait_until_finished()
-      if jax.process_index() == 0:
-        self._seal(state.step)
-        self._prune()
+    self._saving = self._background.submit(self._finish, state.step)
+
+  def wait(self) -> None:
+    """Returns once all that was saved is on the disk, whole."""
+    saving, self._saving = self._saving, None
+    if saving is not None:
+      saving.result()
 
   def restore(self, like: TrainState) -> TrainState | None:
     """The newest whole state, laid out as `like`; None if none was ever sealed.
@@ -115,6 +143,7 @@ class Checkpoints:
     Raises:
       UserError: states were sealed but none is whole, or it is of another model.
     """
+    self.wait()
     step, faults = self._newest_whole()
     self._set_aside(faults)
     if step is None:
@@ -135,6 +164,7 @@ class Checkpoints:
         data=meta["data"],
         config=meta["config"],
         code_version=meta["code_version"],
+        score=meta["score"],
     )
 
   def open_params(self) -> tuple[dict[str, ts.TensorStore], dict[str, Any]]:
@@ -142,6 +172,7 @@ class Checkpoints:
 
     Of the newest whole step; `UserError` if there is none.
     """
+    self.wait()
     step, _ = self._newest_whole()
     if step is None:
       raise UserError(f"{self.directory} holds no saved training state")
@@ -154,6 +185,7 @@ class Checkpoints:
     return params, self._meta(step)["config"]
 
   def close(self) -> None:
+    self.wait()
     if self._manager is not None:
       self._manager.close()
       self._manager = None
@@ -163,11 +195,21 @@ class Checkpoints:
       self.directory.mkdir(parents=True, exist_ok=True)
       options = ocp.CheckpointManagerOptions(
           max_to_keep=None,  # `_prune` removes
-          enable_async_checkpointing=False,
           cleanup_tmp_directories=True,
       )
       self._manager = ocp.CheckpointManager(self.directory, options=options)
     return self._manager
+
+  def _finish(self, step: int) -> None:
+    """Waits for Orbax, then makes the step whole."""
+    with room_for(self._what(step)):
+      self._open().wait_until_finished()
+      if jax.process_index() == 0:
+        self._seal(step)
+        self._prune()
+
+  def _what(self, step: int) -> str:
+    return f"step {step} in {self.directory}"
 
   def _arrays(self, step: int, like: TrainState) -> dict[str, jax.Array]:
     path = self.directory / str(step) / "state"
@@ -203,11 +245,17 @@ class Checkpoints:
     write_json(folder / _MANIFEST, manifest)
 
   def _prune(self) -> None:
-    """Leaves the newest `keep` sealed steps, and nothing older or set aside."""
-    kept = [step for step in self.steps() if self._sealed(step)][-self._keep :]
-    for step in self.steps():
-      if step < kept[0] or not self._sealed(step):
-        shutil.rmtree(self.directory / str(step))
+    """Leaves the sealed steps that are to be kept, and nothing set aside."""
+    sealed = [step for step in self.steps() if self._sealed(step)]
+    kept = set(sealed[-self._keep :])
+    if self._keep_every:
+      kept |= {step for step in sealed if step % self._keep_every == 0}
+    if self._keep_best:
+      scores = {step: self._meta(step)["score"] for step in sealed}
+      scored = [step for step in sealed if scores[step] is not None]
+      kept |= set(sorted(scored, key=scores.get)[: self._keep_best])
+    for step in set(self.steps()) - kept:
+      shutil.rmtree(self.directory / str(step))
     for path in self.directory.glob(f"{_DAMAGED}*"):
       shutil.rmtree(path)
 
@@ -325,8 +373,19 @@ def _checksum(path: Path) -> int:
   return value
 
 
-def _code_version() -> str:
+@functools.cache
+def code_version() -> str:
+  """The version of this package, and the commit where it runs from a clone."""
   try:
-    return importlib.metadata.version("clawgym-jax")
+    version = importlib.metadata.version("clawgym-jax")
   except importlib.metadata.PackageNotFoundError:
-    return "unknown"
+    version = "unknown"
+  root = Path(__file__).resolve().parents[2]
+  if not (root / ".git").exists():
+    return version
+  command = ["git", "-C", str(root), "rev-parse", "--short=12", "HEAD"]
+  try:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=10)
+  except (OSError, subprocess.TimeoutExpired):
+    return version
+  return f"{version}+{done.stdout.strip()}" if done.returncode == 0 else version

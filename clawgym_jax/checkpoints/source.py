@@ -45,6 +45,13 @@ def read(
   return hf.read(source)
 
 
+def tokenizer(source: str, *, flag: str, also: Sequence[str] = ()) -> Tokenizer:
+  """The tokenizer alone of the model that `source` names; arguments as `load`'s."""
+  if _is_gguf(source, flag, also):
+    return gguf.tokenizer(source)
+  return Tokenizer.load(Path(source))
+
+
 def _is_gguf(source: str, flag: str, also: Sequence[str]) -> bool:
   """Whether it is a GGUF file; else it is a folder, or a `UserError`."""
   path = Path(source)

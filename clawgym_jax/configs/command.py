@@ -22,9 +22,14 @@ ConfigT = TypeVar("ConfigT")
 
 
 def run(
-    main: Callable[[ConfigT], dict[str, Any] | None], *kinds: type[ConfigT]
+    main: Callable[[ConfigT], dict[str, Any] | None],
+    *kinds: type[ConfigT],
+    optional: bool = False,
 ) -> None:
-  """Parses flags, builds the configuration, runs `main`; never returns."""
+  """Parses flags, builds the configuration, runs `main`; never returns.
+
+  Where it is `optional`, no --config is the one of the first kind's defaults.
+  """
   keys = {k: v for kind in reversed(kinds) for k, v in base.keys(kind()).items()}
   defaults = "\n".join(f"  --config.{k}={v}" for k, v in keys.items())
   config = flags.DEFINE_string(
@@ -39,6 +44,8 @@ def run(
 
   def body() -> dict[str, Any] | None:
     items = [a.lstrip("-").removeprefix("config.") for a in overrides]
+    if optional and config.value is None:
+      return main(base.override(kinds[0](), items))
     return main(load(config.value, kinds, items))
 
   cli.run(body)

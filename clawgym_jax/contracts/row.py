@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from clawgym_jax.contracts.errors import require
+from clawgym_jax.contracts.errors import RecordError, require
 
 _DTYPES = {
     "tokens": np.int32,
@@ -74,17 +74,29 @@ def predecessors(end: np.ndarray) -> np.ndarray:
   """For each token, the index of the token before it on its path; -1 at a root.
 
   In pre-order that is the nearest j < t with end[j] > t. [time] -> [time].
+  `RecordError` where subtrees don't nest.
   """
-  before = np.full(len(end), -1, np.int32)
-  path: list[int] = []
-  for t, stop in enumerate(end):
-    while path and end[path[-1]] <= t:
-      path.pop()
-    if path:
-      before[t] = path[-1]
-    require(
-        int(stop) > t and (not path or stop <= end[path[-1]]),
-        f"end[{t}] = {stop} does not nest in the subtree before it",
-    )
-    path.append(t)
+  at = np.arange(len(end), dtype=np.int32)
+  before = at - 1
+  outside = np.flatnonzero(end[:-1] <= at[1:]) + 1  # of the subtree before them
+  roots = np.maximum.accumulate(end)[outside - 1] <= outside
+  before[outside[roots]] = -1
+  path: list[tuple[int, int]] = []  # runs of tokens that may still have children
+  for number in np.flatnonzero(~roots):
+    t = outside[number]
+    start = outside[number - 1] if number else 0
+    if number and roots[number - 1]:
+      path.clear()
+    path.append((start, t))
+    while path:
+      start, stop = path.pop()
+      wide = int(np.searchsorted(-end[start:stop], -t))  # whose subtree holds t
+      if wide:
+        before[t] = start + wide - 1
+        path.append((start, start + wide))
+        break
+  nests = (end > at) & ((before < 0) | (end <= end[before]))
+  if not nests.all():
+    t = int(np.argmin(nests))
+    raise RecordError(f"end[{t}] = {end[t]} does not nest in the subtree before it")
   return before

@@ -34,6 +34,7 @@ from clawgym_jax.contracts.files import inside
 from clawgym_jax.contracts.git import check_git
 from clawgym_jax.contracts.rubric import Criterion, read_rubric, rubric_record
 from clawgym_jax.contracts.services import check_services
+from clawgym_jax.contracts.workspace import settle
 
 SPLITS = ("train", "heldout")
 HAZARDS = (
@@ -217,6 +218,7 @@ def _write_task(
       path = partial / folder / name
       path.parent.mkdir(parents=True, exist_ok=True)
       path.write_bytes(data)
+  settle(partial / "workspace")
   _write_json(partial / "solution" / "calls.json", solution)
   if rubric:
     _write_json(partial / "rubric.json", rubric_record(rubric))
@@ -304,6 +306,13 @@ def content_hash(directory: Path, record: dict[str, Any]) -> str:
       digest.update(str(path.relative_to(directory)).encode() + b"\0")
       digest.update(hashlib.sha256(path.read_bytes()).digest())
   return digest.hexdigest()
+
+
+def intact(task: Task) -> bool:
+  """Whether every byte of the task on disk is as `save_task` left it: a whole task
+  is one that loads and is intact."""
+  record = json_text.parse((task.root / "task.json").read_text())
+  return content_hash(task.root, record) == task.provenance.get("content_hash")
 
 
 def _check_said(path: Path, task: Task) -> None:

@@ -1,67 +1,131 @@
-"""Prints what a chats file is worth, and samples with trained tokens coloured."""
+"""Prints what sources of chats are worth, and samples with trained tokens coloured.
+
+  python -m clawgym_jax.data --source=chats.jsonl --tokenizer=models/base
+  python -m clawgym_jax.data --config=demo_sft --config.data.chats=chats.jsonl
+
+It tokenises as a run of that config would, into the same cache.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from absl import flags
 
-from clawgym_jax import cli
+from clawgym_jax.chat import vocabulary
 from clawgym_jax.chat.tokenizer import Tokenizer
+from clawgym_jax.configs import command
+from clawgym_jax.configs.base import ModelSource, SftConfig
 from clawgym_jax.contracts.errors import UserError
-from clawgym_jax.data import chats
-from clawgym_jax.data.packing import plan
+from clawgym_jax.data.corpus import Corpus, Part, load, open_sources
+from clawgym_jax.data.pipeline import Batches
 from clawgym_jax.data.sequence import Sequence
 from clawgym_jax.data.tree import Tree
 
-_CHATS = flags.DEFINE_string("chats", None, "Chats, JSON lines.")
-_TOKENIZER = flags.DEFINE_string("tokenizer", None, "Folder of a converted model.")
-_ROW_LENGTH = flags.DEFINE_integer(
-    "row_length", 1024, "Tokens of a training row.", lower_bound=16
+_SOURCE = flags.DEFINE_string(
+    "source", None, "In the place of the config's data.chats: NAME[@WEIGHT],…"
+)
+_TOKENIZER = flags.DEFINE_string(
+    "tokenizer", None, "A model folder, in the place of the config's model.source."
 )
 _SAMPLES = flags.DEFINE_integer("samples", 2, "Samples to print.", lower_bound=0)
 _SEED = flags.DEFINE_integer("seed", 0, "Which samples.")
 
 _TRAINED, _PLAIN = "\x1b[32m", "\x1b[0m"
 _OPEN, _CLOSE = "[[", "]]"  # where standard output is not a terminal
+_BAR = 40  # characters
 
 
-def main() -> dict[str, Any]:
-  if not _CHATS.value or not _TOKENIZER.value:
-    raise UserError("give --chats=FILE and --tokenizer=DIR")
-  tokenizer = Tokenizer.load(Path(_TOKENIZER.value))
-  corpus = chats.tokenize_all(
-      chats.read_chats(Path(_CHATS.value)), tokenizer, _ROW_LENGTH.value
+def main(config: SftConfig) -> dict[str, Any]:
+  data = config.data
+  if _SOURCE.value:
+    data = dataclasses.replace(data, chats=_SOURCE.value)
+  if not data.chats:
+    raise UserError("give --source=NAME, or --config.data.chats=NAME")
+  opened = open_sources(data.chats)
+  tokenizer = _tokenizer(config.model, opened.texts)
+  corpus = load(opened, tokenizer, data)
+  batches = Batches.of(corpus, data, seed=config.seed)
+  summary = _summary(corpus, batches, data.row_length)
+  for name, value in summary.items():
+    print(f"{name:>15}  {value}")
+  print()
+  for line in histogram(corpus.sequences.length):
+    print(line)
+  for part, passes in zip(corpus.parts, batches.passes):
+    print(f"\n{part.name}: {_told(part, passes)}")
+  chosen = random.Random(_SEED.value).sample(
+      range(len(corpus.sequences)), min(_SAMPLES.value, len(corpus.sequences))
   )
-  rows = plan(corpus.sequences, _ROW_LENGTH.value)
-  packed = sum(Tree(corpus.sequences[i] for i in row).size for row in rows)
-  lengths = [len(s) for s in corpus.sequences]
-  p50, p90 = (int(np.percentile(lengths, q)) for q in (50, 90))
-  summary = {
-      "chats": len(corpus.sequences) + corpus.dropped,
+  for index in chosen:
+    print("\n" + coloured(corpus.sequences[index], tokenizer, sys.stdout.isatty()))
+  return summary
+
+
+def _tokenizer(source: ModelSource, texts: Callable[[], Iterable[str]]) -> Tokenizer:
+  if _TOKENIZER.value:
+    return Tokenizer.load(Path(_TOKENIZER.value))
+  if source.source == "tiny":
+    return vocabulary.train(texts(), source.vocab_size)
+  from clawgym_jax.checkpoints import source as checkpoint  # loads jax
+
+  return checkpoint.tokenizer(
+      source.source, flag="--config.model.source", also=("tiny",)
+  )
+
+
+def _summary(corpus: Corpus, batches: Batches, row_length: int) -> dict[str, Any]:
+  length = corpus.sequences.length
+  p50, p90 = (int(np.percentile(length, q)) for q in (50, 90))
+  packed = sum(
+      Tree(corpus.sequences[i] for i in row).size for row in batches.plan
+  )
+  return {
+      "records": corpus.records,
+      "left_out": corpus.causes,
+      "sequences": len(length),
       "truncated": corpus.truncated,
-      "dropped": corpus.dropped,
+      "lost_tokens": sum(part.lost_tokens for part in corpus.parts),
       "tokens": corpus.tokens,
       "trained_tokens": corpus.trained_tokens,
       "tokens_p50": p50,
       "tokens_p90": p90,
-      "tokens_max": max(lengths),
-      "rows": len(rows),
+      "tokens_max": int(length.max()),
+      "rows": len(batches.plan),
       "packed_tokens": packed,
-      "row_fill": round(packed / (len(rows) * _ROW_LENGTH.value), 4),
+      "padding_share": round(1 - packed / (len(batches.plan) * row_length), 4),
+      "quarantine": [str(part.quarantine) for part in corpus.parts],
   }
-  for name, value in summary.items():
-    print(f"{name:>15}  {value}")
-  chosen = random.Random(_SEED.value).sample(
-      corpus.sequences, min(_SAMPLES.value, len(corpus.sequences))
-  )
-  for sequence in chosen:
-    print("\n" + coloured(sequence, tokenizer, sys.stdout.isatty()))
-  return summary
+
+
+def _told(part: Part, passes: float) -> str:
+  """One source in a line."""
+  told = f"{part.records} records, {part.stop - part.first} sequences"
+  if part.weight is not None:
+    told += f", weight {part.weight:g}: an epoch sees each {passes:.2f} times"
+  if part.truncated:
+    told += f"; {part.truncated} cut by whole turns"
+  for cause, count in part.causes.items():
+    told += f"; {count} left out: {cause}"
+  return told
+
+
+def histogram(lengths: np.ndarray) -> list[str]:
+  """Lines with a bar for each power of two: how many lengths are below it."""
+  edges = 2 ** np.arange(int(lengths.max()).bit_length() + 1)
+  counts, _ = np.histogram(lengths, edges)
+  first = int(np.flatnonzero(counts)[0])
+  return [
+      f"{edges[i]:>9} to {edges[i + 1] - 1:<9} {counts[i]:>8}"
+      f"  {'#' * -(-_BAR * int(counts[i]) // int(counts.max()))}"
+      for i in range(first, len(counts))
+  ]
 
 
 def coloured(sequence: Sequence, tokenizer: Tokenizer, terminal: bool) -> str:
@@ -76,4 +140,4 @@ def coloured(sequence: Sequence, tokenizer: Tokenizer, terminal: bool) -> str:
 
 
 if __name__ == "__main__":
-  cli.run(main)
+  command.run(main, SftConfig, optional=True)

@@ -39,6 +39,9 @@ def collate(
       token itself stand in its row.
     targets, weight, advantage, rollout_logprobs, old_logprobs: [batch, slots],
       of the trained tokens.
+    share: [batch, slots], of a trained token in its trajectory, whose tokens'
+      shares add up to 1. In a tree a trajectory is a path to a leaf, and a token
+      on several is the first one's.
   """
   missing = (total_rows or len(rows)) - len(rows)
   require(missing >= 0, f"{len(rows)} rows in a batch of {total_rows}")
@@ -67,8 +70,18 @@ def _gather(row: Row, slots: int) -> dict[str, np.ndarray]:
       "index": trained.astype(np.int32),
       "targets": row.tokens[trained],
       "weight": row.loss_weight[trained],
+      "share": _shares(row.end, trained),
       "advantage": row.advantage[trained],
       "rollout_logprobs": row.rollout_logprobs[trained],
       "old_logprobs": row.old_logprobs[trained],
   }
   return {name: np.pad(value, pad) for name, value in columns.items()}
+
+
+def _shares(end: np.ndarray, trained: np.ndarray) -> np.ndarray:
+  """1 / trained tokens of its trajectory, for each index of `trained`; float32."""
+  leaves = np.flatnonzero(end == np.arange(1, len(end) + 1))
+  _, owner, count = np.unique(
+      np.searchsorted(leaves, trained), return_inverse=True, return_counts=True
+  )
+  return (1 / count[owner]).astype(np.float32)

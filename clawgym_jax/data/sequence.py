@@ -6,6 +6,7 @@ columns say something about the token they stand at, as in `contracts.row`.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,3 +52,24 @@ def supervised(tokens: list[int], trained: list[bool]) -> Sequence:
       np.zeros(length, np.float32),
       np.zeros(length, np.int32),
   )
+
+
+def head(sequence: Sequence, length: int) -> Sequence:
+  """Its first `length` tokens."""
+  columns = (getattr(sequence, name)[:length] for name in sequence.__dataclass_fields__)
+  return Sequence(*columns)
+
+
+def turn_ends(sequence: Sequence) -> np.ndarray:
+  """How many tokens there are up to the end of each trained answer, ascending."""
+  following = np.append(sequence.trained[1:], False)
+  return np.flatnonzero(sequence.trained & ~following) + 1
+
+
+def sizes(sequences: Collection[Sequence]) -> tuple[np.ndarray, np.ndarray]:
+  """Tokens and trained tokens of each, [sequences]; not read where they are known."""
+  if hasattr(sequences, "length"):
+    return sequences.length, sequences.trained
+  found = [(len(one), one.trained_tokens) for one in sequences]
+  length, trained = np.asarray(found, np.int64).reshape(-1, 2).T
+  return length, trained

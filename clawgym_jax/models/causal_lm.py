@@ -36,12 +36,20 @@ _LAYERS = {
     "qwen3_moe": qwen3_moe.DecoderLayer,
 }
 _NO_WINDOW = np.iinfo(np.int32).max
+_ATTENTION = jax.checkpoint_policies.save_only_these_names("attention")
 REMAT = {
     "none": None,
     "full": jax.checkpoint_policies.nothing_saveable,
-    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+    "attention": _ATTENTION,
+    "dots": jax.checkpoint_policies.save_from_both_policies(
+        jax.checkpoint_policies.dots_with_no_batch_dims_saveable, _ATTENTION
+    ),
 }
-"""What the backward pass keeps of a layer: all, its input, or its products."""
+"""What the backward pass keeps of a layer beside its input.
+
+All, nothing, what attention gave, or that and every product with a weight. The
+rest it computes again.
+"""
 
 
 class LayerKinds(NamedTuple):
@@ -84,11 +92,13 @@ class Decoder(nnx.Module):
       param_dtype: jnp.dtype,
       compute_dtype: jnp.dtype,
       scan_layers: bool,
+      unroll: bool | None,
       remat: str,
       flat_rows: bool,
       lora: LoraConfig | None,
   ):
     self.config = config
+    self.unroll = unroll
     self.remat = remat
     self.flat_rows = flat_rows
     self.scan_layers = scan_layers
@@ -169,8 +179,11 @@ class Decoder(nnx.Module):
       if REMAT[self.remat] is not None:
         body = jax.checkpoint(step, policy=REMAT[self.remat])
       if self.scan_layers:
-        # A loop on a CPU keeps bfloat16 as float32 and copies every residual.
-        unroll = parallel.platform() == "cpu"
+        unroll = self.unroll
+        if unroll is None:
+          # A loop on a CPU keeps bfloat16 as float32 and copies every residual. But
+          # without one XLA merges there what is computed again with what was kept.
+          unroll = parallel.platform() == "cpu" and REMAT[self.remat] is None
         x, _ = jax.lax.scan(body, x, (state, kinds), unroll=unroll or 1)
       else:
         x, _ = body(x, (state, _at(kinds, index)))
@@ -225,6 +238,8 @@ class CausalLM(nnx.Module):
       sums, norms, softmax and the residual stream are float32 in both. An
       accelerator also stores in it what a layer's products give.
     scan_layers: layers stacked and scanned (training), or one by one (serving).
+    unroll: whether a scan is written out layer by layer: quicker programs that
+      compile for longer; None: on a CPU, unless something is computed again.
     remat: a name of `REMAT`.
     flat_rows: no row that it is called with is a tree; see `tree_attention`.
     lora: adapters in the linear layers it names; `create.merged` takes them out.
@@ -238,6 +253,7 @@ class CausalLM(nnx.Module):
       param_dtype: jnp.dtype = jnp.float32,
       compute_dtype: jnp.dtype = jnp.float32,
       scan_layers: bool = True,
+      unroll: bool | None = None,
       remat: str = "none",
       flat_rows: bool = False,
       lora: LoraConfig | None = None,
@@ -258,6 +274,7 @@ class CausalLM(nnx.Module):
         param_dtype=jnp.dtype(param_dtype),
         compute_dtype=self.compute_dtype,
         scan_layers=scan_layers,
+        unroll=unroll,
         remat=remat,
         flat_rows=flat_rows,
         lora=lora,

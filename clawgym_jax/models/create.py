@@ -139,6 +139,7 @@ def merged(model: CausalLM) -> CausalLM:
       model.config,
       compute_dtype=model.compute_dtype,
       scan_layers=model.model.scan_layers,
+      unroll=model.model.unroll,
       remat=model.model.remat,
   )
   before = nnx.to_pure_dict(nnx.state(model, nnx.Param))

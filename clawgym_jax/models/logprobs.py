@@ -9,7 +9,9 @@ lies in memory. On a mesh it is blocks of the vocabulary (`vocabulary_blocks`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +19,20 @@ import jax.numpy as jnp
 from clawgym_jax.models import vocabulary_blocks
 from clawgym_jax.models.causal_lm import CausalLM
 from clawgym_jax.models.layers.linear import dot, swap_last
+
+
+class TokenScores(NamedTuple):
+  """What a model says of given tokens, float32 of one shape each.
+
+  Attributes:
+    logprobs: of the tokens, log-softmax of `logits / temperature`.
+    entropies: of the distributions they are from, in nats; no gradient.
+    logsumexps: of `logits / temperature`, which a z-loss keeps near 0.
+  """
+
+  logprobs: jax.Array
+  entropies: jax.Array
+  logsumexps: jax.Array
 
 
 def token_logprobs(
@@ -27,8 +43,8 @@ def token_logprobs(
     *,
     chunk: int = 512,
 ) -> jax.Array:
-  """`token_scores` without the entropies: float32 as `targets`."""
-  return _scores(model, hidden, targets, temperature, chunk, False)[0]
+  """The log-probabilities of `token_scores` alone: float32 as `targets`."""
+  return _scores(model, hidden, targets, temperature, chunk, False).logprobs
 
 
 def token_scores(
@@ -38,8 +54,8 @@ def token_scores(
     temperature: float | jax.Array = 1.0,
     *,
     chunk: int = 512,
-) -> tuple[jax.Array, jax.Array]:
-  """Log-probability of `targets[n]` after `hidden[n]`, and the entropy there.
+) -> TokenScores:
+  """The scores of `targets[n]` after `hidden[n]`.
 
   Args:
     model: gives the head.
@@ -50,7 +66,7 @@ def token_scores(
     chunk: most positions whose logits exist at a time, on one device.
 
   Returns:
-    Log-probabilities and entropies (nats; no gradient), float32 as `targets`.
+    Float32 as `targets` each.
   """
   return _scores(model, hidden, targets, temperature, chunk, True)
 
@@ -63,8 +79,7 @@ def _scores(model, hidden, targets, temperature, chunk, entropy):
       hidden, targets = hidden[None], targets[None]
     how = vocabulary_blocks.How(model.compute_dtype, entropy)
     found = vocabulary_blocks.scores(embedding, hidden, targets, temperature, how)
-    logprobs, entropies = (x.reshape(shape) for x in found)
-    return logprobs, jax.lax.stop_gradient(entropies)
+    return _shaped(found, shape)
   count = targets.size
   chunks = -(-count // chunk)
   size = -(-count // chunks)
@@ -72,13 +87,15 @@ def _scores(model, hidden, targets, temperature, chunk, entropy):
   hidden = hidden.reshape(count, -1)
   hidden = jnp.pad(hidden, ((0, padding), (0, 0))).reshape(chunks, size, -1)
   targets = jnp.pad(targets.reshape(-1), (0, padding)).reshape(chunks, size)
-  logprobs, entropies = _chunked(
+  scores = _chunked(
       embedding, hidden, targets, temperature, model.compute_dtype, entropy
   )
-  return (
-      logprobs.reshape(-1)[:count].reshape(shape),
-      jax.lax.stop_gradient(entropies.reshape(-1)[:count].reshape(shape)),
-  )
+  return _shaped((score.reshape(-1)[:count] for score in scores), shape)
+
+
+def _shaped(scores: Iterable[jax.Array], shape: tuple[int, ...]) -> TokenScores:
+  found = TokenScores(*(score.reshape(shape) for score in scores))
+  return found._replace(entropies=jax.lax.stop_gradient(found.entropies))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(4, 5))
@@ -103,9 +120,8 @@ def _forward(embedding, hidden, targets, temperature, dtype, entropy):
       spread = logsumexp - jnp.sum(weights * logits, axis=0) / total
     return picked - logsumexp, spread, logsumexp
 
-  logprobs, entropies, logsumexps = jax.lax.map(one, (hidden, targets))
-  saved = embedding, hidden, targets, temperature, logsumexps
-  return (logprobs, entropies), saved
+  scores = jax.lax.map(one, (hidden, targets))
+  return scores, (embedding, hidden, targets, temperature, scores[2])
 
 
 def _backward(dtype, entropy, saved, grads):
@@ -115,17 +131,18 @@ def _backward(dtype, entropy, saved, grads):
   tokens = jnp.arange(embedding.shape[0])[:, None]
 
   def one(dtable, values):
-    hidden, targets, logsumexp, grad = values
+    hidden, targets, logsumexp, grad, grad_logsumexp = values
     logits = _logits(table, hidden, temperature, dtype)
-    hit = (tokens == targets).astype(jnp.float32)
-    dlogits = (hit - jnp.exp(logits - logsumexp)) * (grad / temperature)
-    dlogits = dlogits.astype(dtype)
+    weights = jnp.exp(logits - logsumexp)
+    hit = tokens == targets
+    dlogits = jnp.where(hit, grad, 0.0) - weights * (grad - grad_logsumexp)
+    dlogits = (dlogits / temperature).astype(dtype)
     dhidden = swap_last(dot(across, dlogits, 1, 0, dtype))
     return dtable + dot(dlogits, hidden, 1, 0, dtype), dhidden
 
   dtable = jnp.zeros(embedding.shape, jnp.float32)
   dtable, dhidden = jax.lax.scan(
-      one, dtable, (hidden, targets, logsumexps, grads[0])
+      one, dtable, (hidden, targets, logsumexps, grads[0], grads[2])
   )
   return dtable.astype(embedding.dtype), dhidden.astype(hidden.dtype), None, None
 

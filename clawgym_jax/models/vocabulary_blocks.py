@@ -86,12 +86,12 @@ def scores(
     targets: jax.Array,
     temperature: jax.Array,
     how: How,
-) -> tuple[jax.Array, jax.Array]:
-  """Log-probabilities and entropies, float32 [batch, n], under the mesh in use.
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+  """Log-probabilities, entropies and log(sum(exp(logits))) under the mesh in use.
 
   table [vocab, hidden] split over `tensor` and `fsdp`, hidden [batch, n, hidden]
   and targets int32 [batch, n] as `parallel.HIDDEN`, temperature a scalar. The
-  gradient is of log-probabilities alone.
+  results are float32 [batch, n], and entropies have no gradient.
   """
   return _forward(table, hidden, targets, temperature, how)[0]
 
@@ -127,20 +127,21 @@ def _forward(table, hidden, targets, temperature, how):
   arguments = table, hidden, targets, temperature
   specs = _TABLE, parallel.HIDDEN, _ROW, jax.P()
   run = parallel.on_mesh(local, specs, (_ROW, _ROW, _ROW))
-  logprobs, entropies, logsumexp = run(*arguments)
-  return (logprobs, entropies), (*arguments, logsumexp)
+  found = run(*arguments)
+  return found, (*arguments, found[2])
 
 
 def _backward(how, saved, grads):
-  def local(table, hidden, targets, temperature, logsumexp, grad):
+  def local(table, hidden, targets, temperature, logsumexp, grad, grad_sum):
     blocks = _Blocks.of(table, hidden, targets, temperature, how.dtype)
-    logsumexp, scale = logsumexp.reshape(-1), grad.reshape(-1) / temperature
+    logsumexp, grad, grad_sum = (x.reshape(-1) for x in (logsumexp, grad, grad_sum))
 
     def one(sums, number):
       dtable, dhidden = sums
       logits, hit, block = blocks.logits(number)
-      dlogits = (hit.astype(jnp.float32) - jnp.exp(logits - logsumexp)) * scale
-      dlogits = dlogits.astype(how.dtype)
+      weights = jnp.exp(logits - logsumexp)
+      dlogits = jnp.where(hit, grad, 0.0) - weights * (grad - grad_sum)
+      dlogits = (dlogits / temperature).astype(how.dtype)
       dhidden += dot(dlogits, block, 0, 0, how.dtype)
       mine = _sent(dot(blocks.hidden, dlogits, 0, 1, how.dtype), how.dtype, rows)
       start = blocks.start(number)
@@ -155,9 +156,9 @@ def _backward(how, saved, grads):
 
   fitted = parallel.fitting(parallel.HIDDEN, saved[1].shape)
   rows = {axis for axes in fitted[:2] if axes for axis in jax.tree.leaves(axes)}
-  specs = _TABLE, parallel.HIDDEN, _ROW, jax.P(), _ROW, _ROW
+  specs = _TABLE, parallel.HIDDEN, _ROW, jax.P(), _ROW, _ROW, _ROW
   run = parallel.on_mesh(local, specs, (_TABLE, parallel.HIDDEN))
-  return (*run(*saved, grads[0]), None, None)
+  return (*run(*saved, grads[0], grads[2]), None, None)
 
 
 scores.defvjp(_forward, _backward)

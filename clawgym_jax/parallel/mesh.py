@@ -124,8 +124,17 @@ def _is_spec(x: Any) -> bool:
 def param(value: jax.Array, *axes: str | None) -> nnx.Param:
   """A parameter whose last dimensions are split over the mesh axes `axes`.
 
-  Dimensions in front of them (the stacked layers) stay whole.
+  Dimensions in front of them (the stacked layers) stay whole. Raises `UserError`
+  where an axis of the mesh in use does not divide its dimension.
   """
   spec = PartitionSpec(*(None,) * (value.ndim - len(axes)), *axes)
-  meshed = not jax.sharding.get_abstract_mesh().empty
+  mesh = jax.sharding.get_abstract_mesh()
+  meshed = not mesh.empty
+  for size, axis in zip(value.shape, spec, strict=True):
+    if meshed and axis is not None and size % mesh.shape[axis]:
+      raise UserError(
+          f"a weight of shape {value.shape} can't be split over {mesh.shape[axis]}"
+          f" devices of the mesh axis {axis!r}: choose a divisor of {size} for"
+          f" mesh.{axis}"
+      )
   return nnx.Param(value, out_sharding=spec, eager_sharding=meshed)

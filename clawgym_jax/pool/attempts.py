@@ -2,7 +2,8 @@
 
 An attempt that ends unscored, or whose producer is gone, uses up one of its
 sample's `max_attempts` and is replaced by a new one while any are left. The
-last one stays as it is: the sample counts as unscored.
+last one stays as it is: the sample counts as unscored. So does the first of a
+sample whose cause no other attempt can change.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from clawgym_jax.contracts.trajectory import Step, Trajectory
 from clawgym_jax.pool.database import Database
 from clawgym_jax.pool.records import AttemptGone
 
+# Kinds of causes that lie in the task or in what the harness has: see sandbox.fleet.
+_LASTING = frozenset({"requires", "network", "bad_task"})
 _TOKENS = "(SELECT coalesce(sum(tokens), 0) FROM steps WHERE trajectory_id=?)"
 
 
@@ -77,7 +80,8 @@ def finish(db: Database, row: sqlite3.Row, trajectory: Trajectory) -> None:
   outcome = trajectory.outcome
   record = records.to_record(trajectory)
   record.pop("steps")
-  refilled = outcome.status == "unscored" and _refill(db, row)
+  passing = outcome.status == "unscored" and _kind(outcome.cause) not in _LASTING
+  refilled = passing and _refill(db, row)
   db.run(
       "UPDATE attempts SET state=?, spent=1, owner=NULL, expires=NULL,"
       f" token_hash=NULL, status=?, cause=?, record=?, tokens={_TOKENS},"
@@ -139,6 +143,10 @@ def _again(db: Database, row: sqlite3.Row) -> None:
       db, row["channel"], row["position"], row["group_id"], row["sample_index"],
       row["attempt"] + 1,
   )  # fmt: skip
+
+
+def _kind(cause: str | None) -> str:
+  return (cause or "").partition(":")[0]
 
 
 def _discard(db: Database, row: sqlite3.Row, cause: str, *, spent: bool) -> None:

@@ -324,15 +324,31 @@ class Pool:
         )
     }
 
-  def trajectories(self, channel: str) -> Iterator[Trajectory]:
-    """The finished trajectories, one a sample, in the order of planning."""
-    ids = self._db.read(
+  def finished(self, channel: str) -> list[str]:
+    """Ids of the finished trajectories, one a sample, in the order of planning."""
+    rows = self._db.read(
         "SELECT trajectory_id FROM attempts WHERE channel=? AND state='finished'"
         " ORDER BY position, sample_index",
         channel,
     )
-    for row in ids:
-      yield self._trajectory(row["trajectory_id"])
+    return [row["trajectory_id"] for row in rows]
+
+  def trajectory(self, trajectory_id: str) -> Trajectory:
+    """A finished trajectory with its steps."""
+    (row,) = self._db.read(
+        "SELECT record FROM attempts WHERE trajectory_id=?", trajectory_id
+    )
+    steps = self._db.read(
+        "SELECT record FROM steps WHERE trajectory_id=? ORDER BY number",
+        trajectory_id,
+    )
+    record = attempts.unpack(row["record"])
+    record["steps"] = [attempts.unpack(step["record"]) for step in steps]
+    return records.trajectory_from_record(record)
+
+  def trajectories(self, channel: str) -> Iterator[Trajectory]:
+    """Those of `finished`, read one after the other."""
+    return map(self.trajectory, self.finished(channel))
 
   def steps(self, trajectory_id: str) -> list[Step]:
     """The steps stored so far, in the order in which they were appended."""
@@ -370,25 +386,13 @@ class Pool:
         " AND status<>'unscored' ORDER BY sample_index",
         row["group_id"],
     )
-    trajectories = [self._trajectory(found["trajectory_id"]) for found in ids]
+    trajectories = [self.trajectory(found["trajectory_id"]) for found in ids]
     return Group(
         row["group_id"],
         row["task_dir"],
         trajectories,
         row["samples"] - len(trajectories),
     )
-
-  def _trajectory(self, trajectory_id: str) -> Trajectory:
-    (row,) = self._db.read(
-        "SELECT record FROM attempts WHERE trajectory_id=?", trajectory_id
-    )
-    steps = self._db.read(
-        "SELECT record FROM steps WHERE trajectory_id=? ORDER BY number",
-        trajectory_id,
-    )
-    record = attempts.unpack(row["record"])
-    record["steps"] = [attempts.unpack(step["record"]) for step in steps]
-    return records.trajectory_from_record(record)
 
 
 def hash_token(token: str) -> str:

@@ -35,10 +35,10 @@ def policy_loss(config: RlConfig) -> Loss:
   temperature, objective = config.rollouts.temperature, config.objective
 
   def loss(model: CausalLM, batch: Batch):
-    current, entropies = trained_scores(model, batch, temperature)
+    scores = trained_scores(model, batch, temperature)
     weight = batch["weight"]
     total, sums = ppo_clip(
-        current,
+        scores.logprobs,
         batch["old_logprobs"],
         batch["rollout_logprobs"],
         batch["advantage"],
@@ -47,9 +47,9 @@ def policy_loss(config: RlConfig) -> Loss:
         clip_high=objective.clip_high,
         truncated_is=objective.truncated_is,
     )
-    sums |= {"loss": total, "entropy": jnp.sum(weight * entropies)}
+    sums |= {"loss": total, "entropy": jnp.sum(weight * scores.entropies)}
     if objective.kl_coef:
-      sums["kl"] = kl_k3(current, batch["reference_logprobs"], weight)
+      sums["kl"] = kl_k3(scores.logprobs, batch["reference_logprobs"], weight)
       total += objective.kl_coef * sums["kl"]
     return total, sums
 
@@ -82,7 +82,7 @@ class Learner:
 
   def _scored(self, params: nnx.State, batch: Batch) -> jax.Array:
     model = nnx.merge(self.graphdef, params)
-    return trained_scores(model, batch, self.config.rollouts.temperature)[0]
+    return trained_scores(model, batch, self.config.rollouts.temperature).logprobs
 
   def learn(self, experience: Experience, rate: float, step: int) -> Metrics:
     """Updates the weights; seconds and means over trained tokens, NaN where not finite.

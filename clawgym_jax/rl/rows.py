@@ -1,8 +1,7 @@
 """Trajectories of one step's groups as training rows, by their exact ids.
 
 Every sampled token is trained exactly once, in the context it was sampled in,
-or counted as dropped with its cause. A step whose parent several steps extend
-is trained in the first of their chains and context in the others.
+or counted as dropped with its cause.
 """
 
 from __future__ import annotations
@@ -11,11 +10,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.row import Row
 from clawgym_jax.contracts.trajectory import Outcome, Step, Trajectory
+from clawgym_jax.data import trajectories
 from clawgym_jax.data.packing import plan
 from clawgym_jax.data.sequence import Sequence
 from clawgym_jax.data.tree import Tree
@@ -85,15 +83,9 @@ def sequences_of(
     trajectory: Trajectory, advantage: float, temperature: float
 ) -> list[Sequence]:
   """One sequence for each leaf of the trajectory's tree of steps."""
-  trained: set[str] = set()
-  made = []
-  for leaf in trajectory.leaves():
-    chain = trajectory.chain(leaf)
-    sequence = _sequence(chain, trained, advantage, temperature)
-    trained |= {step.step_id for step in chain}
-    if sequence.trained_tokens:
-      made.append(sequence)
-  return made
+  for step in trajectory.steps:
+    _check_sampling(step, temperature)
+  return trajectories.sequences_of(trajectory, advantage)
 
 
 def reward_of(outcome: Outcome, which: str) -> float | None:
@@ -106,27 +98,6 @@ def _cause(outcome: Outcome, value: float | None, signal: bool) -> str:
   if value is None and outcome.awaits_rubric:
     return "rubric not judged"
   return "unscored" if signal else "no signal in the group"
-
-
-def _sequence(
-    chain: list[Step], trained: set[str], advantage: float, temperature: float
-) -> Sequence:
-  tokens, learn, logprobs, versions = [], [], [], []
-  for step in chain:
-    _check_sampling(step, temperature)
-    context, response = step.prompt_ids, step.response_ids
-    tokens += context + response
-    learn += [False] * len(context) + [step.step_id not in trained] * len(response)
-    logprobs += [0.0] * len(context) + step.logprobs
-    versions += [0] * len(context) + step.policy_versions
-  flags = np.asarray(learn, bool)
-  return Sequence(
-      np.asarray(tokens, np.int32),
-      flags,
-      np.where(flags, advantage, 0).astype(np.float32),
-      np.where(flags, logprobs, 0).astype(np.float32),
-      np.where(flags, versions, 0).astype(np.int32),
-  )
 
 
 def _check_sampling(step: Step, temperature: float) -> None:

@@ -35,7 +35,7 @@ from clawgym_jax.rl.rows import Experience, experience
 from clawgym_jax.serve import Engine
 from clawgym_jax.sft.optimizer import learning_rate
 from clawgym_jax.sft.session import Metrics, StopSignals, claim_folder, shown
-from clawgym_jax.sft.setup import described, hand_over, load_model, mesh_of
+from clawgym_jax.sft.setup import described, hand_over, load_model, mesh_of, states
 from clawgym_jax.sft.updates import Watch
 
 
@@ -61,7 +61,7 @@ def train(config: RlConfig) -> dict[str, Any]:
     if config.objective.kl_coef:
       reference = nnx.state(nnx.clone(model), nnx.Param)
     learner = Learner(config, graphdef, params, reference, mesh)
-    saves = orbax.Checkpoints(out / "checkpoints", keep=config.saving.keep)
+    saves = states(out, config.saving)
     done = 0
     restored = saves.restore(
         orbax.TrainState(step=0, params=params, optimizer=learner.optimizer)
@@ -84,8 +84,10 @@ def train(config: RlConfig) -> dict[str, Any]:
                 params=learner.params,
                 optimizer=learner.optimizer,
                 config=described(model),
+                score=-metrics.lines[-1]["reward_mean"],
             )
         )
+        saves.wait()  # the step after it needs the memory
         saved = done
         release_memory()
 

@@ -7,8 +7,19 @@ Stopped at any point (status 130 after Ctrl-C, 143 after SIGTERM), the same
 command continues.
 """
 
+import sys
+
+from absl import flags
+
 from clawgym_jax.configs import command
 from clawgym_jax.configs.base import SftConfig
+
+_PROFILE = flags.DEFINE_string(
+    "profile_steps",
+    "",
+    "Steps FIRST-LAST to trace, into profile/ of the run's folder.",
+    module_name=sys.argv[0],
+)
 
 
 def main(config: SftConfig):
@@ -16,7 +27,7 @@ def main(config: SftConfig):
   from clawgym_jax.sft.train import train  # jax loads
 
   keep_memory()
-  return train(config)
+  return train(config, profile_steps=_PROFILE.value)
 
 
 if __name__ == "__main__":

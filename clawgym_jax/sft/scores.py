@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from clawgym_jax.models.causal_lm import CausalLM
-from clawgym_jax.models.logprobs import token_scores
+from clawgym_jax.models.logprobs import TokenScores, token_scores
 from clawgym_jax.parallel import context
 
 Batch = dict[str, jax.Array]
@@ -18,8 +18,8 @@ Batch = dict[str, jax.Array]
 
 def trained_scores(
     model: CausalLM, batch: Batch, temperature: float = 1.0
-) -> tuple[jax.Array, jax.Array]:
-  """Log-probabilities and entropies (nats), float32 [batch, slots] each.
+) -> TokenScores:
+  """The scores of the trained tokens, float32 [batch, slots] each.
 
   Args:
     model: any model of `clawgym_jax.models`.
@@ -31,14 +31,26 @@ def trained_scores(
   hidden = context.taken(hidden, batch["before"], model.compute_dtype)
   hidden = jnp.where(live[..., None], hidden, 0.0)
   scores = token_scores(model, hidden, batch["targets"], temperature)
-  return tuple(jnp.where(live, value, 0.0) for value in scores)
+  return TokenScores(*(jnp.where(live, value, 0.0) for value in scores))
 
 
 def supervised_loss(
-    model: CausalLM, batch: Batch
+    model: CausalLM, batch: Batch, z_loss: float = 0.0
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-  """The summed negative log-likelihood of the trained tokens, and its sums."""
-  logprobs, entropies = trained_scores(model, batch)
+  """What is minimised, summed over the trained tokens, and sums to report.
+
+  That is the negative log-likelihood and `z_loss` times log(sum(exp(logits)))
+  squared (arXiv:2204.02311, section 5). The sums: of the likelihood by token
+  (`loss`) and weighted by `share` (`loss_by_trajectory`), and of the entropies.
+  """
+  scores = trained_scores(model, batch)
   weight = batch["weight"]
-  loss = -jnp.sum(weight * logprobs)
-  return loss, {"loss": loss, "entropy": jnp.sum(weight * entropies)}
+  loss = -jnp.sum(weight * scores.logprobs)
+  sums = {
+      "loss": loss,
+      "loss_by_trajectory": -jnp.sum(batch["share"] * scores.logprobs),
+      "entropy": jnp.sum(weight * scores.entropies),
+  }
+  if z_loss:
+    loss += z_loss * jnp.sum(weight * scores.logsumexps**2)
+  return loss, sums

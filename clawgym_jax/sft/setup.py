@@ -17,32 +17,51 @@ from clawgym_jax.chat.tokenizer import Tokenizer
 from clawgym_jax.checkpoints import hf, peft, state
 from clawgym_jax.checkpoints import source as checkpoint
 from clawgym_jax.checkpoints.orbax import Checkpoints
-from clawgym_jax.configs.base import Lora, Mesh, ModelSource
+from clawgym_jax.configs.base import Lora, Mesh, ModelSource, Saving
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.models import create
 from clawgym_jax.models.causal_lm import CausalLM
 from clawgym_jax.models.layers.lora import LoraConfig
+from clawgym_jax.models.rope_scaling import RopeScaling
 from clawgym_jax.parallel.mesh import BATCH, make_mesh
 
 
 def load_model(
-    source: ModelSource, texts: Callable[[], Iterable[str]], seed: int
+    source: ModelSource,
+    texts: Callable[[], Iterable[str]],
+    seed: int,
+    *,
+    flat_rows: bool = False,
 ) -> tuple[CausalLM, Tokenizer]:
   """The model with float32 parameters, and its vocabulary.
 
-  `texts` gives what the vocabulary of a `tiny` model is trained on.
+  `texts` gives what the vocabulary of a `tiny` model is trained on. `flat_rows`: no
+  row that it will be trained on is a tree.
   """
   kw = {
       "compute_dtype": jnp.dtype(source.compute_dtype),
       "remat": source.remat,
+      "flat_rows": flat_rows,
+      "unroll": unrolling(source),
       "lora": adapters(source.lora),
   }
+  if source.yarn_factor > 1:
+    kw["rope_scaling"] = RopeScaling.from_hf(
+        {"rope_type": "yarn", "factor": source.yarn_factor}, source.yarn_length
+    )
   if source.source == "tiny":
+    if source.yarn_factor > 1:
+      raise UserError("model.yarn_factor stretches a trained context: `tiny` has none")
     tokenizer = vocabulary.train(texts(), source.vocab_size)
     return create.tiny_qwen3(tokenizer.vocab_size, seed=seed, **kw), tokenizer
   return checkpoint.load(
       source.source, flag="--config.model.source", also=("tiny",), **kw
   )
+
+
+def unrolling(source: ModelSource) -> bool | None:
+  """`CausalLM`'s `unroll`."""
+  return {"auto": None, "loop": False, "unrolled": True}[source.layers]
 
 
 def adapters(lora: Lora) -> LoraConfig | None:
@@ -57,6 +76,16 @@ def described(model: CausalLM) -> dict[str, Any]:
   """The model's config as saved states hold it: with its adapters' settings."""
   adapters = {} if model.lora is None else {"lora": dataclasses.asdict(model.lora)}
   return model.config.to_hf() | adapters
+
+
+def states(out: Path, saving: Saving) -> Checkpoints:
+  """The saved states of the run in `out`."""
+  return Checkpoints(
+      out / "checkpoints",
+      keep=saving.keep,
+      keep_every=saving.keep_every,
+      keep_best=saving.keep_best,
+  )
 
 
 def hand_over(

@@ -3,72 +3,83 @@
 A step takes a batch, sums gradients over its micro-batches and updates. A save
 at step n holds weights, optimizer, the data iterator's position and how many
 steps the run is to have; the same command continues from the last whole save
-with the same batches. OUT holds run.json, metrics.jsonl, checkpoints/ and, at
-the end, hf/, a Hugging Face folder, and adapter/ where adapters were trained.
+with the same batches. Saves are written while the next steps run. OUT holds
+run.json, metrics.jsonl, checkpoints/ and, at the end, hf/, a Hugging Face folder,
+and adapter/ where adapters were trained.
 """
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
+import functools
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 from flax import nnx
 
-from clawgym_jax import cli
 from clawgym_jax.checkpoints import orbax
+from clawgym_jax.configs import base
 from clawgym_jax.configs.base import SftConfig
 from clawgym_jax.contracts.errors import UserError
-from clawgym_jax.data import chats
+from clawgym_jax.data import corpus as corpora
 from clawgym_jax.data.pipeline import Batches
 from clawgym_jax.parallel.compiles import CompileCount
 from clawgym_jax.parallel.host import release_memory
+from clawgym_jax.sft import guard
 from clawgym_jax.sft.budget import Budget
+from clawgym_jax.sft.display import Display
+from clawgym_jax.sft.evaluate import Evaluation
+from clawgym_jax.sft.feed import Feed, over_processes
+from clawgym_jax.sft.meter import Meter
 from clawgym_jax.sft.optimizer import learning_rate
+from clawgym_jax.sft.profile import Profile
 from clawgym_jax.sft.scores import supervised_loss
-from clawgym_jax.sft.session import Metrics, StopSignals, claim_folder, shown
-from clawgym_jax.sft.setup import described, hand_over, load_model, mesh_of, place
+from clawgym_jax.sft.session import Metrics, StopSignals, claim_folder, loggers
+from clawgym_jax.sft.setup import described, hand_over, load_model, mesh_of, states
 from clawgym_jax.sft.updates import Updates, Watch
 
 
-def train(config: SftConfig) -> dict[str, Any]:
+def train(config: SftConfig, *, profile_steps: str = "") -> dict[str, Any]:
   """Runs or continues the run of `config`; returns its summary.
+
+  `profile_steps`: FIRST-LAST, steps to trace.
 
   Raises KeyboardInterrupt after Ctrl-C, SystemExit(143) after SIGTERM, both
   with the state saved; `UserError` for what the caller can mend.
   """
   micro_rows = _check(config)
-  path = Path(config.data.chats)
-  lines = chats.read_chats(path)
-  digest = hashlib.sha256(path.read_bytes()).hexdigest()
+  profile = Profile(profile_steps, Path(config.out) / "profile")
+  sources = corpora.open_sources(config.data.chats)
   compiles = CompileCount()
-  with (
-      claim_folder(config, {"chats": digest}) as out,
-      StopSignals() as stop,
-      mesh_of(config.mesh, micro_rows) as mesh,
-  ):
+  with contextlib.ExitStack() as stack:
+    out = stack.enter_context(claim_folder(config, {"chats": sources.digest}))
+    mesh = stack.enter_context(mesh_of(config.mesh, micro_rows))
     model, tokenizer = load_model(
-        config.model, lambda: chats.texts(lines), config.seed
+        config.model,
+        sources.texts,
+        config.seed,
+        flat_rows=not config.data.share_prefixes,
     )
-    corpus = chats.tokenize_all(lines, tokenizer, config.data.row_length)
-    batches = Batches(
-        corpus.sequences,
-        row_length=config.data.row_length,
-        batch_rows=config.data.batch_rows,
+    corpus = corpora.load(sources, tokenizer, config.data)
+    batches = Batches.of(
+        corpus,
+        config.data,
         seed=config.seed,
-        share_prefixes=config.data.share_prefixes,
         process_index=jax.process_index(),
         process_count=jax.process_count(),
     )
+    stop = stack.enter_context(StopSignals())  # until here nothing is lost by one
     graphdef, params = nnx.split(model, nnx.Param)
-    updates = Updates(graphdef, params, supervised_loss, config.optimizer, mesh)
+    loss = functools.partial(supervised_loss, z_loss=config.z_loss)
+    updates = Updates(graphdef, params, loss, config.optimizer, mesh)
     optimizer = updates.initial(params)
-    saves = orbax.Checkpoints(out / "checkpoints", keep=config.saving.keep)
+    evaluation = None
+    if config.evaluation.chats:
+      evaluation = Evaluation(config, tokenizer, graphdef, mesh)
+    saves = stack.enter_context(contextlib.closing(states(out, config.saving)))
     budget = Budget(batches.steps(config.epochs), config.max_seconds)
     done = 0
     restored = saves.restore(
@@ -79,54 +90,78 @@ def train(config: SftConfig) -> dict[str, Any]:
       done = restored.step
       batches.state = restored.data["batches"]
       budget.settle(restored.data["steps"])
-    metrics = Metrics(out / "metrics.jsonl", done=done)
-    watch = Watch()
+      _compare_code(restored)
+    settings = base.keys(config)
+    metrics = Metrics(
+        out / "metrics.jsonl",
+        done=done,
+        others=stack.enter_context(loggers(config.logging, out, settings)),
+    )
+    meter, watch = Meter(model), Watch()
+    bound = guard.Guard(config.spike, (line["loss"] for line in metrics.lines))
     print(_opening(corpus, batches, budget, done), file=sys.stderr)
 
-    def save() -> None:
+    def save(data: dict[str, Any], score: float | None) -> None:
       release_memory()
       saves.save(
           orbax.TrainState(
               step=done,
               params=params,
               optimizer=optimizer,
-              data={"batches": batches.state, "steps": budget.settled},
+              data={"batches": data, "steps": budget.settled, "run": settings},
               config=described(model),
+              score=score,
           )
       )
-      release_memory()
 
-    with cli.progress(budget.steps, "sft", done=done, unit="step") as bar:
-      while done < budget.steps:
-        started = time.monotonic()
-        compiled = compiles.count
-        batch = next(batches)
-        weight = float(batch["weight"].sum())
-        sums = None
-        for part in _split(batch, config.micro_batches):
-          sums = updates.accumulate(sums, params, place(part, mesh), weight)
-        rate = learning_rate(config.optimizer, done, budget.steps)
-        params, optimizer, norm = updates.apply(params, optimizer, sums[0], rate)
-        line = _line(done + 1, batch, weight, sums[1], float(norm), rate)
-        del sums  # gradients, as large as the model
-        done += 1
-        seconds = time.monotonic() - started
-        line |= {
-            "seconds": seconds,
-            "tokens_per_second": line["tokens"] / seconds,
-            "compiles": compiles.count - compiled,
-        }
-        if line["compiles"]:
-          release_memory()
-        line = metrics.write(line)
-        watch.see(line)
-        budget.step_took(seconds, done)
-        bar.total = budget.steps
-        bar.set_postfix(loss=shown(line["loss"], 4), refresh=False)
-        bar.update()
-        if done % config.saving.every_steps == 0 or done == budget.steps or stop.requested:
-          save()
-        stop.raise_if_requested()
+    stack.callback(batches.close)
+    feed = Feed(batches, mesh, config.micro_batches)
+    stack.callback(profile.stop)
+    display = stack.enter_context(Display(budget.steps, done=done))
+    while done < budget.steps:
+      profile.before(done + 1)
+      started = time.monotonic()
+      compiled = compiles.count
+      fed = feed.take()
+      counts = over_processes(meter.counts(fed))
+      weight = counts["weight"]
+      grads, reported = updates.summed(params, fed.parts, weight)
+      rate = learning_rate(config.optimizer, done, budget.steps)
+      usable = reported["loss"] <= bound.limit * max(weight, 1.0)
+      params, optimizer, norm = updates.apply(params, optimizer, grads, rate, usable)
+      del grads  # as large as the model
+      if done + 1 < budget.steps:
+        feed.prefetch(norm)
+      learned = _learned(reported, counts) | {"gradient_norm": float(norm)}
+      done += 1
+      line = {"step": done, **learned, "learning_rate": rate}
+      line |= meter.line(counts, time.monotonic() - started, fed.waited)
+      line["compiles"] = compiles.count - compiled
+      profile.after(done)
+      cause = bound.cause(learned["loss"], learned["gradient_norm"])
+      score = None
+      last = done == budget.steps
+      due = last or done % config.evaluation.every_steps == 0
+      if evaluation is not None and due and cause is None:
+        score = line["eval_loss"] = evaluation.loss(params)
+      if line["compiles"]:
+        release_memory()
+      line = metrics.write(line)
+      if cause is not None:
+        raise guard.report(
+            out, done, cause, fed, updates, params, tokenizer, (sources, corpus), mesh
+        )
+      watch.see(line)
+      budget.step_took(line["seconds"], done)
+      display.step(line, budget.steps)
+      # All processes of a run stop at the same step.
+      stopping = over_processes({"stop": stop.requested})["stop"] > 0
+      if done % config.saving.every_steps == 0 or done == budget.steps or stopping:
+        save(fed.state, score)
+      if stopping:
+        saves.wait()
+        stop.leave()
+    saves.wait()
     trained = nnx.merge(graphdef, params)
     hand_over(out, trained, tokenizer, saves, config.model.source)
   return _summary(out, metrics, corpus, watch)
@@ -141,58 +176,67 @@ def _check(config: SftConfig) -> int:
         f"config.micro_batches = {config.micro_batches} does not divide"
         f" data.batch_rows = {config.data.batch_rows}"
     )
+  if config.data.row_length % (2 * config.mesh.context) and config.mesh.context > 1:
+    raise UserError(
+        f"rows of {config.data.row_length} tokens can't be cut into 2 equal parts for"
+        f" each of {config.mesh.context} devices: change data.row_length or"
+        " mesh.context"
+    )
+  if config.saving.keep_best:
+    if not config.evaluation.chats:
+      raise UserError(
+          "saving.keep_best has nothing to go by: give --config.evaluation.chats=FILE"
+      )
+    if config.saving.every_steps % config.evaluation.every_steps:
+      raise UserError(
+          f"saving.every_steps = {config.saving.every_steps} is no multiple of"
+          f" evaluation.every_steps = {config.evaluation.every_steps}: what is saved"
+          " would have no loss for saving.keep_best"
+      )
   return config.data.batch_rows // config.micro_batches
 
 
-def _split(
-    batch: dict[str, np.ndarray], parts: int
-) -> Iterator[dict[str, np.ndarray]]:
-  size = len(batch["tokens"]) // parts
-  for start in range(0, size * parts, size):
-    yield {name: value[start : start + size] for name, value in batch.items()}
+def _compare_code(restored: orbax.TrainState) -> None:
+  now = orbax.code_version()
+  if restored.code_version != now:
+    print(
+        f"note: step {restored.step} was saved by version {restored.code_version},"
+        f" this is {now}",
+        file=sys.stderr,
+    )
 
 
-def _line(
-    step: int,
-    batch: dict[str, np.ndarray],
-    weight: float,
-    sums: dict[str, jax.Array],
-    norm: float,
-    rate: float,
-) -> dict[str, Any]:
-  """One step's metrics; means over trained tokens."""
-  padding = (batch["positions"] == 0) & (
-      batch["end"] == np.arange(1, batch["end"].shape[1] + 1)
-  )
+def _learned(
+    sums: dict[str, jax.Array], counts: dict[str, float]
+) -> dict[str, float]:
+  """Means over trained tokens, or over trajectories where the name says so."""
   return {
-      "step": step,
-      **{name: float(value) / max(weight, 1.0) for name, value in sums.items()},
-      "gradient_norm": norm,
-      "learning_rate": rate,
-      "tokens": int((~padding).sum()),
-      "trained_tokens": int((batch["weight"] > 0).sum()),
+      name: float(value)
+      / max(counts["share" if name.endswith("by_trajectory") else "weight"], 1.0)
+      for name, value in sums.items()
   }
 
 
-def _opening(corpus: chats.Corpus, batches: Batches, budget: Budget, done: int) -> str:
+def _opening(
+    corpus: corpora.Corpus, batches: Batches, budget: Budget, done: int
+) -> str:
   text = (
-      f"{len(corpus.sequences)} chats, {corpus.tokens} tokens,"
+      f"{len(corpus.sequences)} of {corpus.records} chats, {corpus.tokens} tokens,"
       f" {corpus.trained_tokens} trained, in {len(batches.plan)} rows;"
       f" {budget.steps} steps"
   )
-  if corpus.truncated or corpus.dropped:
-    text += (
-        f"; longer than a row: {corpus.truncated} cut by whole turns,"
-        f" {corpus.dropped} dropped"
-    )
+  if corpus.truncated:
+    text += f"; {corpus.truncated} longer than a row are cut by whole turns"
+  for cause, count in corpus.causes.items():
+    text += f"; {count} left out: {cause}"
   return text + (f"; continuing after step {done}" if done else "")
 
 
 def _summary(
-    out: Path, metrics: Metrics, corpus: chats.Corpus, watch: Watch
+    out: Path, metrics: Metrics, corpus: corpora.Corpus, watch: Watch
 ) -> dict[str, Any]:
   lines = metrics.lines
-  return {
+  found = {
       "out": str(out),
       "checkpoint": str(out / "hf"),
       "steps": lines[-1]["step"] if lines else 0,
@@ -203,7 +247,8 @@ def _summary(
       "trained_tokens": sum(line["trained_tokens"] for line in lines),
       "chats": len(corpus.sequences),
       "truncated": corpus.truncated,
-      "dropped": corpus.dropped,
+      "dropped": corpus.causes,
       "batches_without_loss": watch.empty,
-      "updates_skipped": watch.skipped,
   }
+  evaluated = [line["eval_loss"] for line in lines if "eval_loss" in line]
+  return found | ({"eval_loss": evaluated[-1]} if evaluated else {})

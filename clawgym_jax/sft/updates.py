@@ -3,15 +3,15 @@
 The loss of an update is the sum over its micro-batches divided by one
 `denominator`, so that splitting a batch changes nothing but memory. Where a
 model has adapters, they alone have gradients and optimizer state; the other
-weights pass through. An update whose gradient is not finite leaves weights and
-optimizer as they were and says so. Weights and optimizer state are donated to
-`apply`: they are gone afterwards.
+weights pass through. An update whose gradient is not finite, or that the caller
+says is not usable, leaves weights and optimizer as they were and says so. Weights
+and optimizer state are donated to `apply`: they are gone afterwards.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -54,11 +54,12 @@ class Updates:
       total, sums = loss(nnx.merge(graphdef, trained, rest), batch)
       return total / denominator, sums
 
-    def add(sums, params, batch, denominator):
+    def only(params, batch, denominator):
       gradients = jax.grad(loss_and_sums, has_aux=True)
-      return jax.tree.map(
-          jnp.add, sums, gradients(*_split(params), batch, denominator)
-      )
+      return gradients(*_split(params), batch, denominator)
+
+    def add(sums, params, batch, denominator):
+      return jax.tree.map(jnp.add, sums, only(params, batch, denominator))
 
     def zeros(params, batch):
       trained, rest = _split(params)
@@ -68,7 +69,7 @@ class Updates:
     def initial(params):
       return optimizer.init(_split(params)[0])
 
-    def apply(params, state, grads, rate):
+    def apply(params, state, grads, rate, usable=True):
       trained, rest = _split(params)
       norm = optax.tree.norm(grads)
 
@@ -77,7 +78,12 @@ class Updates:
         return jax.tree.map(lambda p, u: p - rate * u, trained, steps), state
 
       trained, state = jax.lax.cond(
-          jnp.isfinite(norm), update, lambda p, s, _: (p, s), trained, state, grads
+          usable & jnp.isfinite(norm),
+          update,
+          lambda p, s, _: (p, s),
+          trained,
+          state,
+          grads,
       )
       return nnx.merge_state(trained, rest), state, norm
 
@@ -88,8 +94,20 @@ class Updates:
       sums = jax.tree.map(lambda param: param.sharding, trained), layouts[2]
     self.initial = jax.jit(initial, out_shardings=layouts[1])
     self._zeros = jax.jit(zeros, out_shardings=sums)
+    self._only = jax.jit(only, out_shardings=sums)
     self._add = jax.jit(add, donate_argnums=0, out_shardings=sums)
     self.apply = jax.jit(apply, donate_argnums=(0, 1), out_shardings=layouts)
+
+  def summed(
+      self, params: nnx.State, parts: Sequence[Batch], denominator: float
+  ) -> Sums:
+    """Of all micro-batches; one alone takes no memory for what is added up."""
+    if len(parts) == 1:
+      return self._only(params, parts[0], jnp.float32(denominator or 1.0))
+    sums = None
+    for part in parts:
+      sums = self.accumulate(sums, params, part, denominator)
+    return sums
 
   def accumulate(
       self, sums: Sums | None, params: nnx.State, batch: Batch, denominator: float
@@ -115,12 +133,21 @@ def _layouts(
 ) -> tuple[Any, Any, Any]:
   """Shardings of weights, optimizer state and norm: moments lie as their weights."""
   everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
-  state = optax.tree.map_params(
-      optimizer,
-      lambda _, param: param.sharding,
-      jax.eval_shape(optimizer.init, trained),
-      trained,
-      transform_non_params=lambda _: everywhere,
+  weights = {
+      jax.tree_util.keystr(path): leaf
+      for path, leaf in jax.tree_util.tree_leaves_with_path(trained)
+  }
+
+  def place(path, moment):
+    """As the weight whose path ends the moment's own; what has none, everywhere."""
+    for start in range(len(path)):
+      weight = weights.get(jax.tree_util.keystr(path[start:]))
+      if weight is not None and weight.shape == moment.shape:
+        return weight.sharding
+    return everywhere
+
+  state = jax.tree_util.tree_map_with_path(
+      place, jax.eval_shape(optimizer.init, trained)
   )
   return jax.tree.map(lambda param: param.sharding, params), state, everywhere
 

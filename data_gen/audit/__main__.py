@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import functools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +12,12 @@ from clawgym_jax import cli
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.runs import only_writer
 from data_gen import skills
-from data_gen.audit import audit, embedding
 from data_gen.audit.folder import attack_table
-from data_gen.audit.meaning import Vectors
-from data_gen.audit.remembered import FILE, remembered
-from data_gen.audit.report import printed, printed_table
-from data_gen.compose.make import rebuild
+from data_gen.audit.report import printed_table
+from data_gen.audit.run import audited
 from sandbox.backends import check_backend
 from sandbox.backends.flags import backend
+from sandbox.reap import reap
 
 _TASKS = flags.DEFINE_string("tasks", None, "Folder of task directories.")
 _AGAINST = flags.DEFINE_string(
@@ -53,54 +48,29 @@ def main() -> dict[str, Any]:
   folder = _folder("tasks", _TASKS.value)
   against = _folder("against", _AGAINST.value) if _AGAINST.value else None
   library = skills.library(Path(_SKILLS.value)) if _SKILLS.value else None
-  check_backend(backend(), folder)
   if _ATTACKS.value:
+    check_backend(backend(), folder)
+    reap()
     with only_writer(folder, "audit"):
       found = asyncio.run(attack_table(folder, _CONCURRENCY.value, backend()))
     print(printed_table(found["attacks"]))
     for name, cause in found["failed"].items():
       print(f"  {name}: {cause}")
     return found
-  with only_writer(folder, "audit"), _vectors(folder) as vectors:
-    summary = asyncio.run(
-        audit(
-            folder,
-            _CONCURRENCY.value,
-            backend(),
-            rebuild=functools.partial(rebuild, library=library),
-            against=against,
-            vectors=vectors,
-        )
-    )
-  print(
-      f"{summary['admitted']} admitted, {summary['rejected']} rejected,"
-      f" {summary['already_rejected']} already rejected,"
-      f" {summary['undecided']} undecided; see {folder / 'audit.json'}"
+  summary = audited(
+      folder,
+      concurrency=_CONCURRENCY.value,
+      backend=backend(),
+      library=library,
+      against=against,
+      embed=_EMBED.value,
   )
-  print(printed(summary["figures"]))
-  for name, causes in sorted(summary["causes"].items()):
-    print(f"  {name}: {'; '.join(causes)}")
-  if summary["undecided"]:
-    raise UserError("some tasks are undecided: run the same command again")
   if summary["rejected"] and not _ALLOW.value:
     raise UserError(
         f"{summary['rejected']} tasks were rejected and moved to"
         f" {folder / 'rejected'}; with --allow_rejected that is no error"
     )
   return summary
-
-
-@contextlib.contextmanager
-def _vectors(folder: Path) -> Iterator[Vectors | None]:
-  """What embeds the requests of `folder`, if anything is to."""
-  if _EMBED.value or (_EMBED.value is None and embedding.installed()):
-    with embedding.processes() as vectors:
-      with remembered(folder / FILE, vectors) as kept:
-        yield kept
-    return
-  if _EMBED.value is None:
-    print(f"requests are compared by their words alone: {embedding.HOW}")
-  yield None
 
 
 def _folder(flag: str, value: str) -> Path:

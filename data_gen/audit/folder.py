@@ -1,9 +1,9 @@
 """Admits the tasks of a folder, or moves them to DIR/rejected with their causes.
 
-Each is tried by `trial`; of those that are nearly the same request only the
-first stays. A task that can't even be loaded is rejected. A run that the
-platform lost, or that the host had no means for, decides nothing: the task
-stays, counted as undecided, and the same command tries it again. A fault of
+Each is tried by `trial`; of those that are the same work, or nearly the same
+request, only the first stays. A task that can't even be loaded is rejected. A run
+that the platform lost, or that the host had no means for, decides nothing: the
+task stays, counted as undecided, and the same command tries it again. A fault of
 our own ends the audit. Verdicts are kept in DIR/audit.json by content hash;
 what an earlier run rejected is reported but is no error of this one.
 """
@@ -23,7 +23,7 @@ from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import RecordError, UserError
 from clawgym_jax.contracts.files import write_json
 from clawgym_jax.contracts.task import Task, content_hash, list_tasks, load_task
-from data_gen.audit import meaning, near
+from data_gen.audit import meaning, near, same
 from data_gen.audit.court import Court
 from data_gen.audit.meaning import Requests, Vectors
 from data_gen.audit.report import figures, table
@@ -32,8 +32,8 @@ from data_gen.draft import REGISTRY
 from sandbox.backends.base import gather
 from sandbox.harnesses import ADVERSARIES, asked_of
 
-VERSION = 3
-_THOROUGH = 3  # tasks of a family whose solutions run on another day too
+VERSION = 4
+_THOROUGH = 3  # tasks of a family of ours whose solutions always run elsewhere too
 _SAVE_SECONDS = 5.0
 _SAVE_SHARE = 20  # times what the last save took pass before the next
 
@@ -70,7 +70,7 @@ async def audit(
   )
   if not names and not kept:
     raise UserError(f"{folder} holds no tasks: make some with data_gen.synthesize")
-  others = _asked(against)
+  others, done_there = _other_side(against)
   bar = cli.progress(len(names), "audit", unit="task")
   known = {name: kept[name] for name in names if name in kept}
   gone = kept.keys() - known.keys()
@@ -78,6 +78,7 @@ async def audit(
   verdicts = dict(earlier)
   undecided: dict[str, str] = {}
   asked: dict[str, tuple[str, str]] = {}
+  works: dict[str, str] = {}
   families: Counter[str] = Counter()
   waiting = iter(names)
   leaving: list[str] = []
@@ -92,7 +93,7 @@ async def audit(
 
   async def verdict_of(name: str, court: Court) -> dict[str, Any]:
     task, digest = _loaded(folder / name)
-    asked[name] = _request(task)
+    asked[name], works[name] = _request(task), same.work(task)
     families[task.family] += 1
     if known.get(name, {}).get("hash") == digest:
       return known[name]
@@ -118,6 +119,8 @@ async def audit(
 
   try:
     await asyncio.gather(*(work() for _ in range(concurrency)))
+    works = {n: w for n, w in works.items() if _admitted(verdicts.get(n))}
+    leaving += _same_work(verdicts, works, done_there)
     asked = {n: t for n, t in asked.items() if _admitted(verdicts.get(n))}
     leaving += _alike(verdicts, asked, others)
     if vectors:
@@ -127,6 +130,12 @@ async def audit(
     bar.close()
     saves.now()
   return _summary(verdicts, undecided, len(earlier))
+
+
+def rejected(folder: Path) -> set[str]:
+  """The names of the tasks of `folder` that an audit has rejected."""
+  kept = _kept(folder / "audit.json")
+  return {name for name, verdict in kept.items() if verdict["verdict"] == "rejected"}
 
 
 class _Unreadable(Exception):
@@ -249,12 +258,14 @@ class _Saves:
     self._seconds = self._last - started
 
 
-def _asked(folder: Path | None) -> dict[str, tuple[str, str]]:
-  """Category and request of each task on the other side."""
-  if folder is None:
-    return {}
-  tasks = [load_task(directory) for directory in list_tasks(folder)]
-  return {f"{folder}/{t.root.name}": _request(t) for t in tasks}
+def _other_side(
+    folder: Path | None,
+) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
+  """Category and request, and the work, of each task there."""
+  directories = list_tasks(folder) if folder else []
+  tasks = {f"{folder}/{d.name}": load_task(d) for d in directories}
+  asked = {name: _request(task) for name, task in tasks.items()}
+  return asked, {name: same.work(task) for name, task in tasks.items()}
 
 
 def _request(task: Task) -> tuple[str, str]:
@@ -264,6 +275,17 @@ def _request(task: Task) -> tuple[str, str]:
     return task.category, asked_of(task)
   files = (data.decode(errors="ignore") for data in gather(task.workspace).values())
   return task.category, "\n".join([asked_of(task), *files])
+
+
+def _same_work(
+    verdicts: dict[str, dict[str, Any]], works: dict[str, str], others: dict[str, str]
+) -> list[str]:
+  """Of tasks that are the same work the first stays; the names of the rest."""
+  found = same.earlier(works, others)
+  for name, other in found.items():
+    causes = {"verdict": "rejected", "causes": [same.cause(other)]}
+    verdicts[name] = {**verdicts[name], **causes}
+  return list(found)
 
 
 def _alike(

@@ -1,10 +1,9 @@
 """Judges the states of one task, many at once where that is safe.
 
 Checks that our own generator made, and nobody changed, grade several states in
-one go, each in a folder of its own (see `court`): states of plain files which
-the solution or a program of ours made. A state with links, or one that an
-agent's commands left, goes alone; so does every state of foreign checks, and of a
-go that gave no result.
+one go, each in a folder of its own (see `court`): states of plain files. The audit's
+agents are all of ours; a state with links goes alone, so does every state of
+foreign checks, and of a go that gave no result.
 """
 
 from __future__ import annotations
@@ -25,12 +24,11 @@ _MOST_BYTES = 24 << 20  # of states that are judged at once
 
 @dataclass(frozen=True)
 class Case:
-  """A state to judge: `by` names the expectations, `alone` that it may do harm."""
+  """A state to judge; `by` names the expectations."""
 
   name: str
   state: State
   by: str = OWN
-  alone: bool = False
 
   @functools.cached_property
   def files(self) -> Files:
@@ -38,7 +36,7 @@ class Case:
 
   @functools.cached_property
   def shares(self) -> bool:
-    return not self.alone and "link" not in kinds(self.state.snapshot)
+    return "link" not in kinds(self.state.snapshot)
 
 
 class Judge:

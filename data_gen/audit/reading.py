@@ -1,9 +1,10 @@
 """What a task's files give away, and what they leave unsaid.
 
-No file that the agent sees holds the checks, what they expect or the calls that
-solve it; and what the checks expect can be found: each path that they judge is
-said in the request or shown by a name or a text of the workspace, and each word
-that they expect is said, is in a file, or comes out of the solution's run over them.
+No file that the agent sees holds the checks or the calls that solve it, and none
+that the solution does not need holds what they expect, or what it hands over. And
+what the checks expect can be found: each path that they judge is said in the request
+or shown by a name or a text of the workspace, and each word that they expect is
+said, is in a file, or comes out of the solution's run over them.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Any
 
 from clawgym_jax.contracts import json_text
-from clawgym_jax.contracts.task import Task
+from clawgym_jax.contracts.task import SolutionCall, Task
+from data_gen.audit.literals.texts import leaves
 from data_gen.audit.provenance import words
+from data_gen.audit.shares import used_inputs
 from sandbox.backends.base import Files, gather
 from sandbox.harnesses import asked_of
 
@@ -39,25 +43,40 @@ _MOST_BYTES = 16 << 20
 def faults(task: Task, initial: Files, solved: Files) -> list[str]:
   """Causes to reject `task`, whose solution makes `solved` out of `initial`."""
   asked = asked_of(task)
-  return [*_leaks(task, asked, initial), *_unsaid(task, asked, initial, solved)]
+  calls = [call for turn in task.reference() for call in turn.calls]
+  used = used_inputs(initial, calls)
+  needless = {
+      path: data
+      for path, data in initial.items()
+      if solved.get(path) == data
+      and used.isdisjoint([path, *map(str, PurePosixPath(path).parents)])
+  }
+  needed = [asked.encode(), *(initial[p] for p in sorted(initial.keys() - needless))]
+  return [
+      *_leaks(task, asked, initial, calls),
+      *_answers(task, initial, solved, needless, needed),
+      *_unsaid(task, asked, initial, solved),
+  ]
 
 
-def _leaks(task: Task, asked: str, initial: Files) -> Iterator[str]:
+def _leaks(
+    task: Task, asked: str, initial: Files, calls: list[SolutionCall]
+) -> Iterator[str]:
+  """Lines of the checks' programs and of the calls, and whole files of the checks."""
   checks = gather(task.checks)
   secret: dict[bytes, str] = {}
   for name, data in checks.items():
     lines = [line.strip() for line in data.split(b"\n") if len(line) > _LONG]
     for line in lines[:: max(1, len(lines) // 20)]:
       secret[line] = f"checks/{name}"
-  solved = [call for turn in task.reference() for call in turn.calls]
-  for call in [*solved, *task.fallen()]:
+  for call in [*calls, *task.fallen()]:
     for value in call.arguments.values():
       code = call.name in ("exec", "write") and isinstance(value, str)
       if code and len(value) > _LONG:
         secret[value.encode()] = "the solution"
   for path, data in [("the instruction", asked.encode()), *initial.items()]:
     for line, source in secret.items():
-      # What a check expects of a file that is an input may well stand there.
+      # What is expected is looked for in `_answers`: in an input it may well stand.
       if line in data and not (source.endswith(".json") and path in initial):
         yield f"leak: {path} holds a line of {source}"
         break
@@ -67,6 +86,35 @@ def _leaks(task: Task, asked: str, initial: Files) -> Iterator[str]:
     digest = hashlib.sha256(data).hexdigest()
     if path in initial and any(data == other for other in checks.values()) and data:
       yield f"leak: {path} is one of the checks' files ({digest[:12]})"
+
+
+def _answers(
+    task: Task, initial: Files, solved: Files, needless: Files, needed: list[bytes]
+) -> Iterator[str]:
+  """What the checks expect, or the solution hands over, lying about in a file that
+  is not needed for it, and in none that is."""
+  answers = [
+      (text, f"what checks/{name} expects")
+      for name, data in sorted(gather(task.checks).items()) if name.endswith(".json")
+      for text in _long_texts(data)
+  ]  # fmt: skip
+  made = ((path, data) for path, data in solved.items() if initial.get(path) != data)
+  answers += [(data.strip(), f"all of {path}") for path, data in sorted(made)]
+  for answer, what in answers:
+    if len(answer) > _LONG and not any(answer in data for data in needed):
+      for path, data in needless.items():
+        if answer in data:
+          yield f"leak: {path}, which the solution does not need, holds {what}"
+          return
+
+
+def _long_texts(data: bytes) -> list[bytes]:
+  """The long texts in a JSON file."""
+  try:
+    value = json_text.parse(data)
+  except ValueError:
+    return []
+  return [text.strip().encode() for text in leaves(value) if len(text) > _LONG]
 
 
 def _unsaid(task: Task, asked: str, initial: Files, solved: Files) -> Iterator[str]:

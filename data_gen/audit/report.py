@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from data_gen.audit.shares import missed, shares
+from data_gen.audit.shares import missed, shares, with_rubric
 from sandbox.harnesses import ADVERSARIES
 
 Verdicts = Mapping[str, dict[str, Any]]
@@ -17,25 +17,16 @@ _HIGH = (0.3, 0.5)  # what an attack should never get, and what trains a model
 def figures(verdicts: Verdicts) -> dict[str, Any]:
   """The parts of audit.json that sum up its tasks, rejected ones among them."""
   tried = [v for v in verdicts.values() if "mutants" in v]
-  admitted = [v for v in tried if v["verdict"] == "admitted"]
-  mutants = sum(v["mutants"] for v in tried)
-  survived = Counter(s.rpartition(": ")[2] for v in tried for s in v["survivors"])
   rejected = [v["causes"] for v in verdicts.values() if v["verdict"] == "rejected"]
   found = {
       "counts": dict(sorted(Counter(v["verdict"] for v in verdicts.values()).items())),
       "causes": dict(Counter(kind_of(c[0]) for c in rejected if c).most_common()),
       "attacks": table(tried),
       "mutation": {
-          "mutants": mutants,
-          "killed": mutants - survived.total(),
-          "kill_rate": round(1 - survived.total() / mutants, 4) if mutants else None,
-          "fewest_of_a_task": min((v["mutants"] for v in tried), default=0),
-          "survivors": dict(survived.most_common(20)),
+          verdict: _mutation([v for v in tried if v["verdict"] == verdict])
+          for verdict in ("admitted", "rejected")
       },
       "over_other_records": sum(v["reseeded"] for v in tried),
-      "rubrics": _rubrics(admitted),
-      "turns": _counted(v["turns"] for v in admitted),
-      "hazards": _counted(v["hazard"] for v in admitted),
       "similarity": _spread(verdicts, "nearest"),
       "meaning": _spread(verdicts, "meant"),
       "shares": shares(verdicts),
@@ -53,13 +44,18 @@ def _spread(verdicts: Verdicts, kind: str) -> dict[str, float]:
   }
 
 
-def _rubrics(admitted: list[dict[str, Any]]) -> dict[str, float]:
-  """How many tasks are judged by a rubric, too."""
-  tasks = sum(v["criteria"] > 0 for v in admitted)
+def _mutation(tried: list[dict[str, Any]]) -> dict[str, Any]:
+  """How many wrong edits lost reward, of those tasks of which any were judged."""
+  judged = [v for v in tried if v["mutants"]]
+  mutants = sum(v["mutants"] for v in judged)
+  survived = Counter(s.rpartition(": ")[2] for v in judged for s in v["survivors"])
   return {
-      "tasks": tasks,
-      "share": round(tasks / len(admitted), 4) if admitted else 0.0,
-      "criteria": sum(v["criteria"] for v in admitted),
+      "tasks": len(judged),
+      "mutants": mutants,
+      "killed": mutants - survived.total(),
+      "kill_rate": round(1 - survived.total() / mutants, 4) if mutants else None,
+      "fewest_of_a_task": min((v["mutants"] for v in judged), default=0),
+      "survivors": dict(survived.most_common(20)),
   }
 
 
@@ -95,23 +91,17 @@ def printed_table(rows: dict[str, dict[str, float]]) -> str:
 
 def printed(found: dict[str, Any]) -> str:
   """The figures as text for a person."""
-  mutation = found["mutation"]
   lines = [printed_table(found["attacks"])]
-  if mutation["mutants"]:
-    lines.append(
-        f"{mutation['killed']} of {mutation['mutants']} wrong edits lose reward"
-        f" ({mutation['kill_rate']:.2%});"
-        f" at least {mutation['fewest_of_a_task']} were made of a task"
-    )
+  for verdict, mutation in found["mutation"].items():
+    if mutation["mutants"]:
+      lines.append(
+          f"{verdict}: {mutation['killed']} of {mutation['mutants']} wrong edits lose"
+          f" reward ({mutation['kill_rate']:.2%}); at least"
+          f" {mutation['fewest_of_a_task']} were made of a task"
+      )
   lines.append(f"{found['over_other_records']} solutions also run over other records")
-  rubrics = found["rubrics"]
-  lines.append(f"{rubrics['tasks']} tasks ({rubrics['share']:.1%}) have a rubric, too")
-  for name, what in (("turns", "user turns"), ("hazards", "hazard")):
-    counts = ", ".join(f"{n} with {value}" for value, n in found[name].items())
-    if counts:
-      lines.append(f"admitted by {what}: {counts}")
   if found["shares"]:
-    lines.append(printed_shares(found["shares"]))
+    lines += printed_shares(found["shares"])
   for kind, what in (("similarity", "its words"), ("meaning", "its meaning")):
     if near := found[kind]:
       lines.append(
@@ -123,18 +113,19 @@ def printed(found: dict[str, Any]) -> str:
   return "\n".join(lines)
 
 
-def printed_shares(found: dict[str, Any]) -> str:
+def printed_shares(found: dict[str, Any]) -> list[str]:
   """What the admitted tasks are, as text."""
-  return (
+  lines = [f"{found['rubrics']} tasks ({with_rubric(found):.1%}) have a rubric, too"]
+  for name, what in (("turns", "user turns"), ("hazards", "hazard")):
+    counts = ", ".join(f"{n} with {value}" for value, n in found[name].items())
+    lines.append(f"admitted by {what}: {counts}")
+  lines.append(
       f"{found['families']} families, the largest {found['largest_family']:.1%} of the"
       f" tasks, the largest category {found['largest_category']:.1%}; a solution has"
       f" {found['median_calls']:g} calls and {found['median_tools']:g} tools (median);"
       f" {found['from_3_inputs']:.0%} of the tasks need three input files or more"
   )
-
-
-def _counted(values: Iterable[str | int]) -> dict[str, int]:
-  return {str(value): n for value, n in sorted(Counter(values).items())}
+  return lines
 
 
 def kind_of(cause: str) -> str:

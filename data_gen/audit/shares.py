@@ -19,6 +19,7 @@ from sandbox.backends.base import Files
 
 ENOUGH = 200  # tasks of a set that is held against the goals
 _FEW_INPUTS = 3
+_SKILLS = "skills/"
 _WORD = re.compile(r"""[^\s"'`()\[\]{},;:=*?|<>&$]+""")
 
 
@@ -66,10 +67,13 @@ def work_of(task: Task, initial: Files, calls: Sequence[SolutionCall]) -> dict[s
 
 
 def used_inputs(initial: Files, calls: Sequence[SolutionCall]) -> set[str]:
-  """The files of the workspace that the calls name, or whose folder they name.
+  """What the work is done on: files of the workspace that the calls name, or whose
+  folder they name.
 
   A folder counts where it is written as a path, with a slash: a word alone may
-  be a name in a program.
+  be a name in a program. A git repository is one input, whatever it is kept in;
+  files beside its store count where a call names them. Skills say how the work
+  is to be done, so they are none.
   """
   named = {
       word.removeprefix("./").removeprefix("/workspace/")
@@ -78,12 +82,24 @@ def used_inputs(initial: Files, calls: Sequence[SolutionCall]) -> set[str]:
       for word in _WORD.findall(str(value))
   }
   folders = {word.rstrip("/") for word in named if "/" in word.strip(".")}
-  return {
-      path
-      for path in initial
-      if path in named
-      or folders & {str(parent) for parent in PurePosixPath(path).parents}
-  }
+  repositories = {found for path in initial if (found := _repository(path))}
+  used = set()
+  for path in initial:
+    above = {str(parent) for parent in PurePosixPath(path).parents}
+    if path.startswith(_SKILLS) or not (path in named or above & folders):
+      continue
+    within = _repository(path) or max(above & repositories, key=len, default="")
+    used.add(path if path in named else within or path)
+  return used
+
+
+def _repository(path: str) -> str:
+  """The git repository in whose store a file is; nothing for all other files."""
+  parts = path.split("/")
+  for at, part in enumerate(parts[:-1]):
+    if part.endswith(".git"):
+      return "/".join(parts[: at if part == ".git" else at + 1]) or "."
+  return ""
 
 
 def shares(verdicts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
@@ -101,10 +117,16 @@ def shares(verdicts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
       "median_tools": statistics.median(w["tools"] for w in work),
       "median_inputs": statistics.median(w["inputs"] for w in work),
       "from_3_inputs": _share(w["inputs"] >= _FEW_INPUTS for w in work),
-      "with_turns": _share(v["turns"] > 1 for v in of),
-      "with_hazard": _share(v["hazard"] != "none" for v in of),
-      "with_rubric": _share(v["criteria"] > 0 for v in of),
+      "turns": _counted(v["turns"] for v in of),
+      "hazards": _counted(v["hazard"] for v in of),
+      "rubrics": sum(v["criteria"] > 0 for v in of),
+      "criteria": sum(v["criteria"] for v in of),
   }
+
+
+def with_rubric(found: Mapping[str, Any]) -> float:
+  """The share of the tasks that are judged by a rubric, too, of `shares`."""
+  return found["rubrics"] / found["tasks"]
 
 
 def missed(found: Mapping[str, Any]) -> list[str]:
@@ -113,7 +135,13 @@ def missed(found: Mapping[str, Any]) -> list[str]:
   set_ = found["shares"]
   if set_.get("tasks", 0) < ENOUGH:
     return []
-  figures = {**set_, "kill_rate": found["mutation"]["kill_rate"]}
+  figures = {
+      **set_,
+      "with_turns": 1 - set_["turns"].get("1", 0) / set_["tasks"],
+      "with_hazard": 1 - set_["hazards"].get("none", 0) / set_["tasks"],
+      "with_rubric": with_rubric(set_),
+      "kill_rate": found["mutation"]["admitted"]["kill_rate"],
+  }
   told = (
       goal.missed(figures[goal.figure])
       for goal in GOALS
@@ -125,6 +153,10 @@ def missed(found: Mapping[str, Any]) -> list[str]:
 def _share(told: Iterable[bool]) -> float:
   values = list(told)
   return round(sum(values) / len(values), 4)
+
+
+def _counted(values: Iterable[str | int]) -> dict[str, int]:
+  return {str(value): n for value, n in sorted(Counter(values).items())}
 
 
 def _largest(names: Iterable[str]) -> float:

@@ -5,6 +5,9 @@ and scores 1, each of three times, and with another locale, time zone and date a
 the checks. The same calls, with those around them too, score 1 over other records,
 where the task can be made again so. Doing nothing, falling for the hazard and every
 adversary score 0, nine in ten small wrong edits of the right result less than 1.
+It allows at least ten such edits: of a result that is too small for them, whoever made
+it, nothing could be said, so it is rejected. The calls of a task of others, which can't
+be made again over other records, run elsewhere: another day, another locale and zone.
 What its files say is in `reading`, what its rubric may ask in `rubric`, what a set of
 tasks must be in `folder`.
 """
@@ -31,7 +34,7 @@ from data_gen.audit.court import (
 from data_gen.audit.judging import Case, Judge
 from data_gen.audit.provenance import invented
 from data_gen.audit.shares import work_of
-from data_gen.mutation import Mutant, mutants, spoiled
+from data_gen.mutation import LEAST, Mutant, mutants, spoiled
 from sandbox import services
 from sandbox.backends import Sandbox, SandboxError, SandboxLost, open_sandbox
 from sandbox.backends.base import Files, gather, pack, unpack
@@ -91,8 +94,9 @@ async def judge(
     thorough: bool = False,
     court: Court | None = None,
 ) -> Findings:
-  """Tries `task`; where `thorough`, its solution also runs on another day though
-  there are no other records, and is judged by the task's checks as they stand.
+  """Tries `task`; where `thorough`, a solution of ours also runs elsewhere though
+  there are no other records, and is judged by the task's checks as they stand. That of
+  others always does.
 
   The states of a task of our own are judged in `court`, where those of other tasks
   may be too; those of others each in a fresh sandbox.
@@ -226,18 +230,18 @@ class _Trial:
   async def _solve_elsewhere(self, sandbox: Sandbox, thorough: bool) -> Case | None:
     """The state that the same calls leave with another locale, zone and date, over
     other records where there are any."""
-    task = elsewhere(self._task) if self.judge.at_once else self._task
+    task = elsewhere(self._task)
     if self._other:
       await self._on_other_records(sandbox)
       state = await self._solve(task, sandbox)
       return Case("over other records oracle", state, RESEEDED)
-    if not thorough:
+    if self.judge.at_once and not thorough:
       return None
     async with self._sandbox(OTHER_NOW) as other_day:
       await other_day.start(self._task.workspace)
       await services.stage(self._task, other_day)
       state = await self._solve(task, other_day)
-      return Case("on another day oracle", state, ELSEWHERE)
+      return Case("elsewhere oracle", state, ELSEWHERE)
 
   async def _on_other_records(self, sandbox: Sandbox) -> None:
     workspace, _, seeds = self._other
@@ -260,7 +264,7 @@ class _Trial:
     reports = services.effects(sandbox.reports[before:])
     snapshot = await sandbox.snapshot()
     state = State(snapshot, result.final_message, result.transcript, reports)
-    return Case(adversary.name, state, alone=True)
+    return Case(adversary.name, state)
 
   async def _untouched(self, sandbox: Sandbox) -> None:
     """All in the sandbox is as the agent is given it."""
@@ -272,7 +276,7 @@ class _Trial:
     await sandbox.quiet()
     folders = " ".join((".", "/tmp", "/dev/shm", *services.folders(self._task)))
     await sandbox.exec(
-        f"find {folders} -mindepth 1 -delete 2>/dev/null; mkdir -p /tmp/home"
+        f"find {folders} -mindepth 1 -delete 2>/dev/null; [ -d /tmp/home ] || mkdir /tmp/home"
     )
     await sandbox.restore(pack(files))
 
@@ -312,11 +316,11 @@ class _Trial:
   def _attacks(
       self, left: list[Case], outcomes: list[Outcome], right: State | None
   ) -> None:
-    """Every adversary; one that leaves the very files of the solution has done
-    the work."""
-    work = unpack(right.snapshot) if right else self._initial
+    """Every adversary; one that leaves the very files and side effects of the
+    solution has done the work."""
+    done = _end(right) if right else (self._initial, [])
     for case, outcome in zip(left, outcomes, strict=True):
-      if work == self._initial or case.files != work:
+      if done == (self._initial, []) or _end(case.state) != done:
         self._attacked(case.name, outcome)
 
   def _hazard(self, fallen: State, right: State) -> list[Case]:
@@ -345,6 +349,11 @@ class _Trial:
       found.causes.append("a spoiled result still scores 1")
       return
     found.mutants = len(wrong) - 1
+    if found.mutants < LEAST:
+      found.causes.append(
+          f"too small: {found.mutants} wrong edits can be made of the result, {LEAST}"
+          " are needed"
+      )
     found.survivors = [
         mutant.what
         for mutant, outcome in zip(wrong[1:], outcomes[1:], strict=True)

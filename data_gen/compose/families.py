@@ -2,9 +2,13 @@
 
 A family is a `Graph`. The list is data (families.json), so that a module that
 is added changes no task of those that are there. `python -m
-data_gen.compose.families` proposes it anew: every module is used about as often
-as any other of its sort, and a family is taken only if its tasks can be made in
-both splits without many tries.
+data_gen.compose.families` makes it longer where it is shorter than it should be,
+and changes nothing that is in it: every module is used about as often as any other
+of its sort, and a family is taken only if its tasks can be made in both splits
+without many tries.
+
+Each split has so many that with 200 tasks or more, however many they are, no family
+has more than one in a hundred: that takes 150, as families take turns.
 """
 
 from __future__ import annotations
@@ -25,13 +29,13 @@ from clawgym_jax.contracts.task import SPLITS
 from data_gen.compose.chores import CHORES, may_join
 from data_gen.compose.compose import build
 from data_gen.compose.graph import Graph
-from data_gen.compose.kinds import KINDS, MESSY
+from data_gen.compose.kinds import EVERY, KINDS, MESSY
 from data_gen.compose.operations import OPERATIONS, may_follow, needs_second
 from data_gen.compose.setting import Setting
 from data_gen.compose.sinks import SINKS
 
 FILE = Path(__file__).with_name("families.json")
-COUNT, RESERVED = 480, 64
+COUNT, RESERVED = 576, 160
 _LENGTHS = (1, 2, 2, 2, 3, 3)  # operations in a chain
 _CHORES = (0, 1, 1, 1, 2, 2)
 _MESSY = 0.3  # of the sources
@@ -54,12 +58,14 @@ class Family:
   def operations(self) -> tuple[str, ...]:
     """The taxonomy's atomic operations of its modules, in order, each once."""
     graph = self.graph
+    kinds = (graph.source, graph.second) if graph.second else (graph.source,)
     modules = (
         *(OPERATIONS[name] for name in graph.operations),
         SINKS[graph.sink],
         *(CHORES[name] for name in graph.chores),
     )
-    return tuple(dict.fromkeys(module.atomic for module in modules))
+    read = (atomic for name in kinds for atomic in EVERY[name].atomics)
+    return tuple(dict.fromkeys((*read, *(module.atomic for module in modules))))
 
 
 @cache
@@ -83,12 +89,14 @@ def _graph(record: dict[str, Any]) -> Graph:
   )
 
 
-def propose(count: int = COUNT, reserved: int = RESERVED) -> list[dict[str, Any]]:
-  """Records of `count` families, `reserved` of them held out."""
-  rng = random.Random("families 1")
-  used: Counter[str] = Counter()
-  graphs: dict[str, Graph] = {}
-  bar = cli.progress(count, "families", unit="family")
+def extended(
+    known: list[dict[str, Any]], count: int = COUNT, reserved: int = RESERVED
+) -> list[dict[str, Any]]:
+  """`known` with new records after it up to `count`, `reserved` of all held out."""
+  rng = random.Random(f"families after {len(known)}")
+  graphs = {graph.name: graph for graph in map(_graph, known)}
+  used = Counter(name for graph in graphs.values() for name in _modules(graph))
+  bar = cli.progress(count, "families", done=len(known), unit="family")
 
   def least(names: Iterable[str]) -> str:
     return min(sorted(names), key=lambda name: (used[name], rng.random()))
@@ -103,8 +111,10 @@ def propose(count: int = COUNT, reserved: int = RESERVED) -> list[dict[str, Any]
     used.update(_modules(graph))
     bar.update()
   bar.close()
-  held = set(rng.sample(sorted(graphs), reserved))
-  return [
+  fresh = list(graphs)[len(known) :]
+  missing = reserved - sum(record["split"] == "heldout" for record in known)
+  held = set(rng.sample(fresh, max(missing, 0)))
+  return known + [
       {
           "source": graph.source,
           "second": graph.second,
@@ -113,7 +123,8 @@ def propose(count: int = COUNT, reserved: int = RESERVED) -> list[dict[str, Any]
           "chores": list(graph.chores),
           "split": "heldout" if name in held else "train",
       }
-      for name, graph in graphs.items()
+      for name in fresh
+      for graph in (graphs[name],)
   ]
 
 
@@ -164,7 +175,7 @@ def _sound(graph: Graph) -> bool:
 
 
 def main() -> dict[str, Any]:
-  records = propose()
+  records = extended(json_text.parse(FILE.read_text()))
   lines = ",\n".join(json.dumps(record) for record in records)
   write_atomic(FILE, f"[\n{lines}\n]\n")
   return {"families": len(records), "file": str(FILE)}

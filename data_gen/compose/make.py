@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from data_gen.compose.voices import speak
 from data_gen.taxonomy import SCENARIOS
 from sandbox.backends.base import Files
 
-GENERATOR = "procedural-composed-2"
+GENERATOR = "procedural-composed-3"
 _OF_SCENARIO = 400  # settings that are tried for the scenario whose turn it is
 _AT_ALL = 800
 _RESEEDS = 200
@@ -75,6 +75,8 @@ def make(
   family = choose_family(seed, split, index)
   attempt, setting, part = _first_sound(family, seed, split, index, library)
   grounds = _grounds(seed, split, index, library)
+  pattern = pattern_of(seed, split, index, family.graph, attempt)
+  beyond = pattern.atomics if pattern else ()
   topic, asker = topic_of(setting), persona(setting)
   first, *later = _spoken(setting, part)
   count = sum(len(calls) for calls in (part.calls, *(t.calls for t in part.later)))
@@ -87,7 +89,7 @@ def make(
           split=split,
           category=topic.scenario,
           macro_category=topic.macro,
-          operations=family.operations,
+          operations=tuple(dict.fromkeys((*family.operations, *beyond))),
           skills=skills.placed(part),
           difficulty=min(5, 1 + count // 4),
           persona=asker.record(),
@@ -157,15 +159,22 @@ def _spoken(setting: Setting, part: Part) -> tuple[str, ...]:
 def _first_sound(
     family: Family, seed: int, split: str, index: int, library: skills.Library | None
 ) -> tuple[int, Setting, Part]:
-  wanted = sorted(SCENARIOS)[index % len(SCENARIOS)]
-  for attempt in range(_AT_ALL):
-    setting = _setting(family, seed, split, index, attempt)
-    if attempt < _OF_SCENARIO and topic_of(setting).scenario != wanted:
-      continue
+  for attempt, setting in tried(family, seed, split, index):
     part = _builder(seed, split, index, attempt, library)(setting)
     if part is not None:
       return attempt, setting, part
   raise RuntimeError(f"family {family.name} gives no task {index} of seed {seed}")
+
+
+def tried(
+    family: Family, seed: int, split: str, index: int
+) -> Iterator[tuple[int, Setting]]:
+  """The settings that task `index` may be of, the first one first, by number."""
+  wanted = sorted(SCENARIOS)[index % len(SCENARIOS)]
+  for attempt in range(_AT_ALL):
+    setting = _setting(family, seed, split, index, attempt)
+    if attempt >= _OF_SCENARIO or topic_of(setting).scenario == wanted:
+      yield attempt, setting
 
 
 def _grounds(

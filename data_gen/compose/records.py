@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from clawgym_jax.contracts.task import SolutionCall
 from data_gen.compose.graph import Graph
-from data_gen.compose.kinds import KINDS, MESSY, Kind
+from data_gen.compose.kinds import EVERY, Kind
 from data_gen.compose.operations import Chain, Step, chain
 from data_gen.compose.part import Part, joined
 from data_gen.compose.setting import Setting
@@ -25,7 +25,6 @@ SECOND = "/tmp/other.json"
 SCRIPT = "/tmp/work.py"
 _SHOW = "print(len(rows), rows[:2])"
 _RUNS = (0, 1, 1, 1, 1, 1, 1, 2, 2, 3)
-_KINDS = {**KINDS, **MESSY}
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ def drawn(
     graph: Graph, setting: Setting, topic: Topic, house: House | None = None
 ) -> Records | None:
   """The records of a task, or None where this setting gives nothing sound."""
-  kind, sink = _KINDS[graph.source], SINKS[graph.sink]
+  kind, sink = EVERY[graph.source], SINKS[graph.sink]
   stem = setting.rng.choice(topic.stems)
   folder = setting.word("folder")
   table = topic.draw(setting, setting.rng.randint(24, 60))
@@ -171,7 +170,7 @@ def drawn(
     done = replace(done, steps=(*done.steps, *ruled.steps))
   beside, other = None, ""
   if done.second:
-    beside = _KINDS[graph.second]
+    beside = EVERY[graph.second]
     if done.stem == stem or not beside.fits(done.second):
       return None
     other = f"{folder}/{done.stem}{beside.suffix}"

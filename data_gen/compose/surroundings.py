@@ -3,8 +3,8 @@
 All of it belongs to the one world of the task (its people, company, project
 and day), none of it is needed, and nothing in it asks for anything or says
 how a request is to be read. No file of it lies in a folder that the work
-reads from or writes to. The size has a long tail: few KB mostly, a log of
-several MB once in some hundred tasks.
+reads from or writes to. The size has long tails: some ten KB mostly, nothing at
+all where a workspace is new, a log of several MB once in some hundred tasks.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from data_gen.compose.personas import Persona, persona
 from data_gen.compose.setting import Setting
 from data_gen.compose.topics import TOPICS, Topic
 
+_NEW_CHANCE = 0.03  # of a workspace that holds nothing but what the work needs
 # Chance of a page in the root of the workspace, and of notes of the last days.
 _PAGES = {"AGENTS.md": 0.7, "USER.md": 0.75, "SOUL.md": 0.35, "MEMORY.md": 0.6}
 _NOTES_CHANCE = 0.6
@@ -42,6 +43,8 @@ _TABLE_KINDS = (
 
 def surroundings(setting: Setting, topic: Topic, work: Part) -> Part:
   """The files beside those of `work`, whose records are of `topic`."""
+  if setting.beside("new workspace").coin(_NEW_CHANCE):
+    return Part("", [], {}, {}, "")
   draw = setting.beside("surroundings")
   claimed = {path.split("/")[0] for path in _paths(work)}
   files = _pages(draw, persona(setting, topic))

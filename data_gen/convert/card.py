@@ -1,14 +1,15 @@
 """A dataset card: README.md with the figures of a set, and its plots beside it.
 
 Every figure is counted from the tasks themselves; the same set gives the same
-card.
+card. Of what runs have shown it says only what an audit of the source wrote down
+(audit.json) of these very tasks.
 """
 
 from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -39,15 +40,22 @@ _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"))
 
 @dataclass
 class Statistics:
-  """What is counted: tasks by what they are, and one number a task."""
+  """What is counted: tasks by what they are, and one number a task; those with a
+  solution, and those that an audit admitted as they are."""
 
   count: int = 0
+  solved: int = 0
+  admitted: int = 0
   by: dict[str, Counter[str]] = field(default_factory=dict)
   numbers: dict[str, list[int]] = field(default_factory=dict)
 
-  def add(self, contents: Contents) -> None:
+  def add(self, contents: Contents, hashes: Mapping[str, str]) -> None:
+    """Counts a task; `hashes` are those of the tasks that were admitted, by name."""
     record = contents.record
     self.count += 1
+    self.solved += any(turn["calls"] for turn in _turns(contents))
+    own = record.get("provenance", {}).get("content_hash")
+    self.admitted += own is not None and hashes.get(contents.name) == own
     inputs = contents.below("workspace")
     said = [record["instruction"]]
     said += [turn["text"] for turn in record.get("followups", ())]
@@ -76,10 +84,12 @@ class Statistics:
       self.numbers.setdefault(name, []).append(value)
 
 
-def write(target: Path, tasks: Iterable[Contents], losses: Losses) -> int:
-  found = Statistics()
+def write(
+    target: Path, tasks: Iterable[Contents], losses: Losses, *, source: Path
+) -> int:
+  found, hashes = Statistics(), _admitted(source)
   for contents in tasks:
-    found.add(contents)
+    found.add(contents, hashes)
   for name, svg in _plots(found).items():
     write_atomic(target.parent / "plots" / name, svg)
   write_atomic(target, render(found))
@@ -93,8 +103,9 @@ def render(found: Statistics) -> str:
       _front(found),
       "# ClawGym-SynData",
       f"{found.count:,} tasks for agents that work on files with tools: a request, a"
-      " workspace, checks that score what the agent leaves, and, where the task is"
-      " ours, a reference solution that was run.",
+      " workspace, checks that score what the agent leaves, and in"
+      f" {found.solved:,} a reference solution.",
+      _audited(found),
       f"{_hybrid(found):.0%} of them are hybrid: what code can't see is judged by a"
       f" rubric, and the score is {CODE_SHARE} · code + {RUBRIC_SHARE} · rubric. The"
       " others are scored by code alone.",
@@ -193,7 +204,33 @@ def _hybrid(found: Statistics) -> float:
   return hybrid / found.count if found.count else 0.0
 
 
-def _calls(contents: Contents) -> list[dict[str, Any]]:
+def _audited(found: Statistics) -> str:
+  if not found.admitted:
+    return (
+        "None of them is known to be audited: whether the solutions score and attacks"
+        " do not was not tried, or not written down where the tasks come from."
+    )
+  return (
+      f"{found.admitted:,} of them were audited as they are (`audit.json`): the"
+      " solution, run in a sandbox, scores 1 on code checks, doing nothing and every"
+      " attack that was tried score 0."
+  )
+
+
+def _admitted(source: Path) -> dict[str, str]:
+  """The content hashes of the tasks that an audit of this folder admitted."""
+  try:
+    tasks = json_text.parse((source / "audit.json").read_text())["tasks"]
+    admitted = {n: v for n, v in tasks.items() if v["verdict"] == "admitted"}
+    return {n: v["hash"].rpartition(":")[2] for n, v in admitted.items()}
+  except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    return {}
+
+
+def _turns(contents: Contents) -> list[dict[str, Any]]:
   solution = contents.files.get("solution/calls.json")
-  turns = json_text.parse(solution)["turns"] if solution else []
-  return [call for turn in turns for call in turn["calls"]]
+  return json_text.parse(solution)["turns"] if solution else []
+
+
+def _calls(contents: Contents) -> list[dict[str, Any]]:
+  return [call for turn in _turns(contents) for call in turn["calls"]]

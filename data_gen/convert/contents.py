@@ -16,7 +16,7 @@ from typing import Any
 from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import RecordError, require
 from clawgym_jax.contracts.files import inside, room_for
-from clawgym_jax.contracts.task import content_hash, load_task
+from clawgym_jax.contracts.task import content_hash, intact, load_task
 from sandbox.backends.base import Files
 
 
@@ -50,9 +50,7 @@ def read(directory: Path) -> Contents:
 
 
 def check(directory: Path) -> None:
-  task = load_task(directory)
-  raw = json_text.parse((directory / "task.json").read_text())
-  if content_hash(directory, raw) != task.provenance.get("content_hash"):
+  if not intact(load_task(directory)):
     raise RecordError(f"{directory.name} was changed after it was made")
 
 

@@ -40,6 +40,7 @@ class Format:
     said: what it is, for messages.
     file: how the name of a target ends that is a file, "" for a folder.
     foreign: `read` takes the split that its tasks are for, as a third.
+    tells: `write` takes where the tasks come from, too, to tell what is known there.
   """
 
   said: str
@@ -47,6 +48,7 @@ class Format:
   write: Writer
   file: str = ""
   foreign: bool = False
+  tells: bool = False
 
 
 def _read_tfds(source: Path, losses: Losses) -> Iterator[Contents]:
@@ -82,7 +84,7 @@ FORMATS = {
     harbor.FORM: Format(
         "Harbor task directories", harbor.read, harbor.write, foreign=True
     ),
-    "card": Format("a dataset card", None, card.write, "README.md"),
+    "card": Format("a dataset card", None, card.write, "README.md", tells=True),
 }  # fmt: skip
 
 
@@ -142,9 +144,12 @@ def convert(
       count += 1
       bar.update()
 
+  write = FORMATS[form].write
+  if FORMATS[form].tells:
+    write = partial(write, source=source)
   bar = cli.progress(total, f"{name} to {form}", unit="task")
   try:
-    new = FORMATS[form].write(target, passing(), losses)
+    new = write(target, passing(), losses)
   finally:
     bar.close()
   summary = {

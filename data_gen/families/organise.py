@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
-import tarfile
 
 from data_gen.draft import Draft, exec_call, family, moved, read_call, text
+from data_gen.packing import tar_gz
 from data_gen.world import World
 
 _OFFICE = {
@@ -195,7 +193,9 @@ def unpack_archive(world: World) -> Draft:
   return Draft(
       facts={"source": source, "target": target},
       workspace={
-          source: _tar_gz(inside),
+          source: tar_gz(
+              {name: data.encode() for name, data in sorted(inside.items())}
+          ),
           f"{folder}/README.md": f"Archives for {world.project}.\n",
       },
       calls=[exec_call(f"mkdir -p {target} && tar -xzf {source} -C {target}")],
@@ -213,14 +213,3 @@ def _all_moved(files: dict[str, str], target: str) -> dict[str, dict[str, str]]:
       f"file_{i}": moved(path, f"{target}/{path.split('/')[-1]}", data)
       for i, (path, data) in enumerate(sorted(files.items()), 1)
   }
-
-
-def _tar_gz(files: dict[str, str]) -> bytes:
-  """A compressed tar whose bytes depend on its contents alone."""
-  buffer = io.BytesIO()
-  with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-    for name, data in sorted(files.items()):
-      member = tarfile.TarInfo(name)
-      member.size = len(data)
-      archive.addfile(member, io.BytesIO(data.encode()))
-  return gzip.compress(buffer.getvalue(), compresslevel=9, mtime=0)

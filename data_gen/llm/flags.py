@@ -1,4 +1,4 @@
-"""The flags that `--generator=llm` alone takes."""
+"""The flags that `--generator=llm` takes, alone or with `--audit`."""
 
 from __future__ import annotations
 
@@ -37,25 +37,32 @@ _MAX_TOKENS = flags.DEFINE_integer(
 )
 _CONCURRENCY = flags.DEFINE_integer(
     "concurrency",
-    4,
-    "llm: ideas at work at once, each with one call or one sandbox.",
+    6,
+    "llm: ideas at work at once, each with one call or one sandbox; --audit: sandboxes"
+    " at once.",
     1,
     module_name=_HERE,
 )
-_ONLY_HERE = (
-    "endpoint", "model", "api_key_env", "max_tokens", "concurrency", "backend",
-    "docker_image", "docker_runtime",
-)  # fmt: skip
+_ONLY_HERE = ("endpoint", "model", "api_key_env", "max_tokens")
+_IN_SANDBOXES = ("concurrency", "backend", "docker_image", "docker_runtime")
 
 
-def refuse(generator: str) -> None:
-  """`UserError` if a flag was given that `generator`, another one, does not take."""
-  given = [name for name in _ONLY_HERE if flags.FLAGS[name].present]
+def refuse(generator: str, audits: bool) -> None:
+  """`UserError` if a flag was given that `generator`, another one, does not take;
+  where it `audits` it takes those about sandboxes."""
+  refused = _ONLY_HERE if audits else (*_ONLY_HERE, *_IN_SANDBOXES)
+  given = [name for name in refused if flags.FLAGS[name].present]
   if given:
     raise UserError(
-        f"--{given[0]} is for --generator=llm; --generator={generator} asks no model:"
-        " leave it out, or choose llm"
+        f"--{given[0]} is for --generator=llm"
+        f"{' or --audit' if given[0] in _IN_SANDBOXES else ''};"
+        f" --generator={generator} asks no model: leave it out, or choose llm"
     )
+
+
+def concurrency() -> int:
+  """Sandboxes at once."""
+  return _CONCURRENCY.value
 
 
 def settings() -> Settings:
@@ -78,6 +85,6 @@ def settings() -> Settings:
       model=_MODEL.value,
       api_key=key,
       max_tokens=_MAX_TOKENS.value,
-      concurrency=_CONCURRENCY.value,
+      concurrency=concurrency(),
       backend=backend(),
   )

@@ -3,7 +3,7 @@
   idea → task → checks → solve → rubric → audit
 
 What is found unsound goes back with its diagnostics and is mended, at most
-`ROUNDS` times: numbers that the solver invented to the solver, criteria to their
+`ROUNDS` times: values that the solver invented to the solver, criteria to their
 writer, all else to a repair of the task and its checks. Each step is kept by the
 content of what it was given, the audit's verdict too, so a way that was interrupted
 is gone again at no cost, and ends the same.
@@ -246,7 +246,7 @@ class _Way:
 
   async def _audited(self, task: Task) -> list[str]:
     try:
-      found = await audit.judge(task, self._settings.backend, thorough=True)
+      found = await audit.judge(task, self._settings.backend)
     except audit.Undecided as error:
       raise Lost("sandbox", str(error)) from error
     return found.causes

@@ -7,7 +7,8 @@
 
 The same command continues after any end, kill -9 included, and asks for nothing
 twice. An idea that the endpoint or the platform lost is undecided, and tried
-again by the next run. Of nearly the same requests the first one stays.
+again by the next run. Of the same work, or nearly the same requests, the first
+one stays.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.errors import RecordError
 from clawgym_jax.contracts.files import require_room, write_json
 from clawgym_jax.contracts.runs import only_writer, same_run
-from clawgym_jax.contracts.task import load_task
-from data_gen.audit import near
+from clawgym_jax.contracts.task import intact, load_task
+from data_gen.audit import near, same
 from data_gen.audit.report import kind_of
 from data_gen.llm import GENERATOR, prompts
 from data_gen.llm.cache import Cache
@@ -38,6 +39,7 @@ from data_gen.llm.settings import Settings
 from data_gen.llm.solver import Solver
 from data_gen.llm.tally import STAGES, Paid, Tally, summed
 from sandbox.backends import check_backend
+from sandbox.reap import reap
 
 _SAVE_SECONDS = 5.0
 _TELL_SECONDS = 1.0
@@ -55,6 +57,7 @@ def synthesize(
   with only_writer(out, "synthesis"):
     require_room(out)
     check_backend(settings.backend, out)
+    reap()
     same_run(
         out / "synthesis.json",
         {
@@ -144,10 +147,11 @@ class _Run:
     if record["verdict"] == "rejected":
       return not place.exists()
     try:
-      found = load_task(place).provenance
+      task = load_task(place)
     except RecordError:
       return False
-    return found.get("content_hash") == record["content_hash"]
+    same = task.provenance.get("content_hash") == record["content_hash"]
+    return same and intact(task)
 
   def _reject_alike(self) -> None:
     admitted = {
@@ -155,13 +159,20 @@ class _Run:
         for name, record in self._records.items()
         if record["verdict"] == "admitted" and (self._out / name).is_dir()
     }
-    asked = {name: (task.category, task.instruction) for name, task in admitted.items()}
+    again = same.earlier({name: same.work(task) for name, task in admitted.items()})
+    causes = {name: same.cause(other) for name, other in again.items()}
+    asked = {
+        name: (task.category, task.instruction)
+        for name, task in admitted.items()
+        if name not in causes
+    }
     for name, (similarity, other) in near.nearest(asked).items():
       if similarity > near.MOST:
-        cause = f"duplicate: {similarity:.2f} of its request is that of {other}"
-        found = Verdict("rejected", "audit", (cause,), self._records[name]["rounds"])
-        self._records[name] |= dataclasses.asdict(found)
-        shutil.rmtree(self._out / name)
+        causes[name] = f"duplicate: {similarity:.2f} of its request is that of {other}"
+    for name, cause in causes.items():
+      found = Verdict("rejected", "audit", (cause,), self._records[name]["rounds"])
+      self._records[name] |= dataclasses.asdict(found)
+      shutil.rmtree(self._out / name)
 
   def _save(self) -> None:
     self._saved = time.monotonic()

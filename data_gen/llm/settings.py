@@ -24,7 +24,7 @@ class Settings:
   model: str
   api_key: str = field(default="", repr=False)
   max_tokens: int = 0
-  concurrency: int = 4
+  concurrency: int = 6
   backend: str = "bubblewrap"
 
   @property

@@ -17,9 +17,10 @@ from typing import Any
 from data_gen.mutation.edits import edits
 from data_gen.mutation.repository import commits_remade
 from sandbox.backends.base import Entry, Files, pack_entries, unpack, unpack_entries
-from sandbox.verify import State
+from sandbox.verify.state import State
 
 MOST = 12
+LEAST = 10  # fewer say nothing of the checks; nearly every result allows them
 _NOT_RESULTS = ("__pycache__/", ".pytest_cache/", ".pyc")
 _SAID = ("body", "subject", "title", "to", "name", "text", "message")
 
@@ -43,12 +44,13 @@ def mutants(
   Every changed file gives some, in turn. An input is harmed once, a side effect
   is lost, doubled and altered. Where there is neither a file nor a side effect,
   the final message is what is wrong. Where `asked` is given, only files that it
-  names are results, and whether inputs are to be kept is not known.
+  names are results, and whether inputs are to be kept is not known. Fewer than
+  `most` are all that can be made.
   """
   after = unpack(right.snapshot)
   rng = random.Random(f"mutants {key}")
   kept = sorted(p for p in initial if after.get(p) == initial[p] and _result(p))
-  found = [_other_reports(right, what, new) for what, new in _reports(right.reports)]
+  found = _lost_or_twice(right) + _other_texts(right)[:1]
   if kept and asked is None:
     harmed = rng.choice(kept)
     what, new = edits(harmed, initial[harmed])[0]
@@ -65,6 +67,7 @@ def mutants(
     if wrong:
       found.append(_changed(right, *wrong.pop(0)))
     turn += 1
+  found += _other_texts(right)[1 : 1 + max(0, LEAST - len(found))]
   if not by_file and not right.reports:
     found = [
         Mutant(f"final message: {what}", replace(right, final_message=new.decode()))
@@ -94,9 +97,10 @@ def _file_changes(
     if asked is not None and path.rpartition("/")[2] not in asked:
       continue
     undone: tuple[str, Change] = (f"{path}: undone", {path: old})
-    others = edits(path, new) if new is not None else []
-    wrong = [(f"{path}: {what}", {path: data}) for what, data in others]
-    by_file.append([*wrong, undone])
+    back = "" if new is not None else "back, with "
+    others = edits(path, old if new is None else new)
+    wrong = [(f"{path}: {back}{what}", {path: data}) for what, data in others]
+    by_file.append([undone, *wrong] if new is None else [*wrong, undone])
   return by_file + commits_remade(initial, after)
 
 
@@ -120,24 +124,43 @@ def _other_reports(right: State, what: str, reports: Reports) -> Mutant:
   return Mutant(what, replace(right, reports=reports))
 
 
-def _reports(reports: Reports) -> list[tuple[str, Reports]]:
-  """Wrong side effects: the last lost, twice, with another text."""
-  if not reports:
+def _lost_or_twice(right: State) -> list[Mutant]:
+  """Without the last side effect, and with it twice."""
+  if not right.reports:
     return []
-  *before, last = reports
-  found = [("an effect lost", before), ("an effect twice", [*before, last, last])]
-  altered = copy.deepcopy(last)
-  if _alter(altered["data"]):
-    found.append(("an effect with another text", [*before, altered]))
+  *before, last = right.reports
+  return [
+      _other_reports(right, "an effect lost", before),
+      _other_reports(right, "an effect twice", [*before, last, last]),
+  ]
+
+
+def _other_texts(right: State) -> list[Mutant]:
+  """With another text in the last side effect, the first that a reader would see."""
+  if not right.reports:
+    return []
+  *before, last = right.reports
+  place = _first_text(last["data"])
+  found = []
+  for what, text in edits("", _at(last["data"], place).encode()) if place else ():
+    altered = copy.deepcopy(last)
+    _at(altered["data"], place[:-1])[place[-1]] = text.decode(errors="replace")
+    what = f"an effect with another text: {what}"
+    found.append(_other_reports(right, what, [*before, altered]))
   return found
 
 
-def _alter(value: Any) -> bool:
-  """Changes the first text in `value` that a reader would see; whether there is."""
-  for key, item in value.items() if isinstance(value, dict) else ():
+def _first_text(value: dict[str, Any]) -> tuple[str, ...]:
+  """The keys that lead to it; none where there is no text."""
+  for key, item in value.items():
     if key in _SAID and isinstance(item, str) and item:
-      value[key] = edits("", item.encode())[0][1].decode(errors="replace")
-      return True
-    if isinstance(item, dict) and _alter(item):
-      return True
-  return False
+      return (key,)
+    if isinstance(item, dict) and (inner := _first_text(item)):
+      return (key, *inner)
+  return ()
+
+
+def _at(value: Any, place: tuple[str, ...]) -> Any:
+  for key in place:
+    value = value[key]
+  return value

@@ -36,7 +36,7 @@ def edits(path: str, data: bytes) -> list[tuple[str, bytes]]:
     found = list(_text(data))
   backwards = data.strip()[::-1] + b"\n"
   found += [("emptied", b""), ("reversed", backwards), ("none", b"none\n")]
-  found.append(("a guess", b"42\n"))
+  found += [("a guess", b"42\n"), ("a round guess", b"1000\n"), ("yes", b"yes\n")]
   different: dict[bytes, str] = {}
   for what, new in found:
     if new.strip() != data.strip():
@@ -51,7 +51,10 @@ def _by_kind(path: str, data: bytes) -> Edits:
     return _gzipped(path, data)
   if data.startswith(b"PK\3\4"):
     return _zipped(data)
-  return _BY_SUFFIX.get(path.rpartition(".")[2].lower(), _text)(data)
+  kind = path.rpartition(".")[2].lower()
+  if kind in _SCRIPTS:
+    return _script(path, data)
+  return _BY_SUFFIX.get(kind, _text)(data)
 
 
 # Text
@@ -137,7 +140,7 @@ _statements = _inside(
 )
 
 
-def _script(data: bytes) -> Edits:
+def _script(path: str, data: bytes) -> Edits:
   """Edits that surely change what a program does."""
   shebang, newline, rest = data.partition(b"\n")
   if not shebang.startswith(b"#!"):
@@ -145,6 +148,9 @@ def _script(data: bytes) -> Edits:
   yield "a line that can't be read", shebang + newline + b")(\n" + rest
   yield "only its beginning", shebang + newline + rest[: len(rest) // 3] + b"\n)(\n"
   yield "all but a comment lost", shebang + newline + b"# nothing\n"
+  at_once = b"raise SystemExit(%d)\n" if path.endswith(".py") else b"exit %d\n"
+  for code in (0, 7) if path.endswith((".py", ".sh")) else ():
+    yield f"an end at once, {code}", shebang + newline + at_once % code + rest
 
 
 # JSON
@@ -330,5 +336,5 @@ _BY_SUFFIX: dict[str, Callable[[bytes], Edits]] = {
     "json": _json, "jsonl": _json_lines, "ndjson": _json_lines, "ipynb": _json,
     "xml": _markup, "html": _markup, "htm": _markup, "svg": _markup,
     "ics": _calendar, "vcf": _cards, "sql": _statements,
-    "py": _script, "sh": _script, "js": _script,
 }  # fmt: skip
+_SCRIPTS = ("py", "sh", "js")

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from clawgym_jax.contracts.workspace import FOLDER_MODE, TIME, file_mode
+
 Files = dict[str, bytes]
 
 WORKSPACE = "/workspace"
@@ -102,7 +104,8 @@ class Sandbox(abc.ABC):
 
   Attributes:
     reports: what programs inside reported, in order of arrival, each
-      {"service": str, "seconds": float since the start, "data": dict}.
+      {"service": str, "seconds": float since the start, "data": dict}; those of
+      a fork begin with its origin's, and its start is the origin's.
     bad_reports: how many more came that were none, and were dropped.
     limits: what bounds it here: "processes", "memory" and "disk" -> by what,
       such as "cgroup v1" or "rlimit".
@@ -115,11 +118,19 @@ class Sandbox(abc.ABC):
 
   @abc.abstractmethod
   async def start(self, files: Files | Path = {}) -> Self:
-    """Boots and fills `/workspace` from a dict or a host directory."""
+    """Boots and fills `/workspace` from a dict or a host directory.
+
+    Links are left out. Files and folders have the times and modes of
+    `contracts.workspace`, whatever they have on the host.
+    """
 
   @abc.abstractmethod
   async def exec(self, command: str, timeout: float = 60.0) -> ExecResult:
-    """Runs `command` by a shell in /workspace for at most `timeout` seconds."""
+    """Runs `command` by a shell in /workspace for at most `timeout` seconds.
+
+    Given up (cancelled), it ends with all that it started before the next call
+    is answered.
+    """
 
   @abc.abstractmethod
   async def spawn(self, command: str, *, pty: bool = False) -> int:
@@ -164,7 +175,11 @@ class Sandbox(abc.ABC):
 
   @abc.abstractmethod
   async def fork(self) -> Self:
-    """A second, started sandbox with the same settings and a copy of the files."""
+    """A second, started sandbox that goes on from the state of this one.
+
+    It has the same settings, a copy of all files that can be written here, with
+    their modes and times, and the reports so far. Processes stay behind.
+    """
 
   @abc.abstractmethod
   async def stop(self) -> None:
@@ -212,30 +227,46 @@ _LETTERS = {kind: letter for letter, kind in KINDS.items()}
 
 @dataclass(frozen=True)
 class Entry:
-  """One of a snapshot; `data` is a file's bytes or a link's target."""
+  """One of a snapshot; `data` is a file's bytes or a link's target.
+
+  The folder that the snapshot is of is in it as `.`.
+  """
 
   name: str
   data: bytes = b""
   kind: str = "file"
   mode: int = 0o644
+  seconds: int = TIME
 
 
-def pack(files: Files) -> bytes:
-  """`files` as a snapshot, the same bytes for the same files; scripts can be run."""
-  return pack_entries(
-      Entry(name, data, mode=0o755 if data.startswith(b"#!") else 0o644)
-      for name, data in sorted(files.items())
-  )
+def pack(source: Files | Path) -> bytes:
+  """Files as a snapshot, or a host directory with its folders, as `Sandbox.start`
+  shows them; the same bytes for the same source."""
+  files = gather(source)
+  names = set(_folders(source)) if isinstance(source, Path) else set()
+  for name in files:
+    while (name := os.path.dirname(name)) and name not in names:
+      names.add(name)
+  folders = {name: Entry(name, kind="dir", mode=FOLDER_MODE) for name in {".", *names}}
+  entries = {name: Entry(name, d, mode=file_mode(d)) for name, d in files.items()}
+  return pack_entries(entry for _, entry in sorted((folders | entries).items()))
+
+
+def _folders(source: Path) -> Iterator[str]:
+  for parent, folders, _ in os.walk(source):
+    for name in folders:
+      path = os.path.join(parent, name)
+      if not os.path.islink(path):
+        yield os.path.relpath(path, source)
 
 
 def pack_entries(entries: Iterable[Entry]) -> bytes:
   """A snapshot of `entries`, in their order."""
   parts = []
   for entry in entries:
-    name = os.fsencode(entry.name)
-    letter = _LETTERS[entry.kind]
-    parts += [ENTRY.pack(letter, entry.mode, 0, len(name), len(entry.data)), name]
-    parts.append(entry.data)
+    name, letter = os.fsencode(entry.name), _LETTERS[entry.kind]
+    sizes = len(name), len(entry.data)
+    parts += [ENTRY.pack(letter, entry.mode, entry.seconds, *sizes), name, entry.data]
   return b"".join([*parts, ENTRY.pack(b"e", 0, 0, 0, 0)])
 
 
@@ -244,7 +275,7 @@ def in_folders(snapshots: Iterable[tuple[str, bytes]]) -> bytes:
   parts = []
   for folder, snapshot in snapshots:
     name = os.fsencode(folder)
-    parts += [ENTRY.pack(b"d", 0o755, 0, len(name), 0), name]
+    parts += [ENTRY.pack(b"d", FOLDER_MODE, TIME, len(name), 0), name]
     for letter, mode, seconds, below, data in _raw_entries(snapshot):
       if below not in (b"", b"."):
         size = len(name) + 1 + len(below)
@@ -269,8 +300,8 @@ def unpack(snapshot: bytes) -> Files:
 
 def unpack_entries(snapshot: bytes) -> Iterator[Entry]:
   """All of a snapshot; `ValueError` if it is none."""
-  for letter, mode, _, name, data in _raw_entries(snapshot):
-    yield Entry(os.fsdecode(name), bytes(data), KINDS[letter], mode)
+  for letter, mode, seconds, name, data in _raw_entries(snapshot):
+    yield Entry(os.fsdecode(name), bytes(data), KINDS[letter], mode, seconds)
 
 
 def _raw_entries(

@@ -30,6 +30,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
+from clawgym_jax.contracts import workspace
 from clawgym_jax.contracts.errors import UserError
 from sandbox.backends import base, cgroups
 from sandbox.backends.build import server_binary
@@ -116,10 +117,10 @@ class BubblewrapSandbox(ServedSandbox):
       self._stream.close()
     if self._pid is not None and not self._ended:
       if self._answered:
-        _kill_children(self._pid)  # then bwrap ends, after the last inside
+        kill_children(self._pid)  # then bwrap ends, after the last inside
       else:
-        await _stop_booting(self._pid)
-        _kill_children(self._pid)
+        await stop_booting(self._pid)
+        kill_children(self._pid)
         os.kill(self._pid, signal.SIGKILL)
       if not await _wait(self._pid, _STOP_SECONDS):
         os.kill(self._pid, signal.SIGKILL)
@@ -206,21 +207,37 @@ def _shown(lower: Path | None) -> str | None:
 
 
 def _suits_overlay(folder: Path) -> bool:
-  """Whether a workspace is large, and holds nothing that a copy would leave out."""
-  total, waiting = 0, [str(folder)]
+  """Whether a workspace is large, and an overlay shows it as a copy would."""
+  total, files, waiting = 0, [], [str(folder)]
   owner = folder.stat()
+  if not _looks_copied(owner):
+    return False
   while waiting:
     with os.scandir(waiting.pop()) as entries:
       for entry in entries:
         info = entry.stat(follow_symlinks=False)
-        if (info.st_uid, info.st_gid) != (owner.st_uid, owner.st_gid):
+        same_owner = (info.st_uid, info.st_gid) == (owner.st_uid, owner.st_gid)
+        if not (same_owner and _looks_copied(info)):
           return False
         if stat.S_ISDIR(info.st_mode):
           waiting.append(entry.path)
-        elif not stat.S_ISREG(info.st_mode):
-          return False
-        total += info.st_size
-  return total > OVERLAY_BYTES
+        else:
+          files.append((entry.path, stat.S_IMODE(info.st_mode)))
+          total += info.st_size
+  return total > OVERLAY_BYTES and all(_has_its_mode(*file) for file in files)
+
+
+def _looks_copied(info: os.stat_result) -> bool:
+  """Whether a file or folder has the time of copies, and a folder their mode too."""
+  if info.st_mtime_ns != workspace.TIME * 1_000_000_000:
+    return False
+  folder = stat.S_IFDIR | workspace.FOLDER_MODE
+  return stat.S_ISREG(info.st_mode) or info.st_mode == folder
+
+
+def _has_its_mode(path: str, mode: int) -> bool:
+  with open(path, "rb") as file:
+    return workspace.file_mode(file.read(2)) == mode
 
 
 @cache
@@ -259,7 +276,7 @@ def _mounts(folders: tuple[str, ...] = (), lower: str | None = None) -> list[str
   return [*args, "--remount-ro", "/"]
 
 
-def _kill_children(pid: int) -> None:
+def kill_children(pid: int) -> None:
   """Kills the children of a bwrap: process 1, and with it all the rest."""
   with contextlib.suppress(OSError):
     with open(f"/proc/{pid}/task/{pid}/children") as file:
@@ -267,7 +284,7 @@ def _kill_children(pid: int) -> None:
         os.kill(int(child), signal.SIGKILL)
 
 
-async def _stop_booting(pid: int) -> None:
+async def stop_booting(pid: int) -> None:
   """Stops a bwrap whose child may not be tied to it yet, so that it makes no more.
 
   Until bwrap's child has asked to die with its parent, killing the parent

@@ -7,34 +7,43 @@ is atomic: many processes may ask at once, and each gets a whole file.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import platform
 import secrets
 import shutil
-import stat
 import subprocess
-import tempfile
-from functools import cache
+import time
+from functools import lru_cache
 from pathlib import Path
 
 from clawgym_jax.contracts.errors import UserError
+from sandbox.backends.kept import kept_folder
 
 _SOURCE = Path(__file__).with_name("server.c")
 _FLAGS = ("-O2", "-static", "-Wall", "-Wextra", "-Werror", "-Wl,--gc-sections", "-s")
 _SECONDS = 120.0
+_DAY = 86400.0
+_UNUSED_DAYS = 30
 
 
-@cache
 def server_binary() -> Path:
   """The server; `UserError` with what to install where it can't be built."""
+  return _server(int(time.monotonic() // _DAY))
+
+
+@lru_cache(maxsize=1)
+def _server(day: int) -> Path:
+  """It, asked for anew each day: its time says that it is in use."""
   parts = sorted(_SOURCE.with_suffix("").glob("*.c"))
   source = b"".join(part.read_bytes() for part in (_SOURCE, *parts))
   kind = " ".join((*_FLAGS, platform.machine())).encode()
   name = f"server-{hashlib.sha256(source + kind).hexdigest()[:16]}"
-  folder = _folder()
+  folder = kept_folder()
   path = folder / name
-  if path.exists():
+  with contextlib.suppress(FileNotFoundError):
+    os.utime(path)
     return path
   compiler = shutil.which("cc") or shutil.which("gcc")
   if compiler is None:
@@ -52,6 +61,7 @@ def server_binary() -> Path:
       )
     made.chmod(0o755)
     os.replace(made, path)
+    _remove_unused(folder)
   except subprocess.TimeoutExpired:
     raise UserError(f"{compiler} did not end within {_SECONDS:g} s") from None
   finally:
@@ -59,22 +69,13 @@ def server_binary() -> Path:
   return path
 
 
-def _folder() -> Path:
-  """A directory of the caller's that keeps the result."""
-  try:  # a user without an entry has no home
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(caches) / "clawgym_jax"
-    folder.mkdir(parents=True, exist_ok=True)
-    if os.access(folder, os.W_OK):
-      return folder
-  except (OSError, RuntimeError):
-    pass
-  folder = Path(tempfile.gettempdir()) / f"clawgym-server-{os.geteuid()}"
-  folder.mkdir(mode=0o700, exist_ok=True)
-  info = folder.lstat()
-  if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid():
-    raise UserError(f"{folder} is another user's: set XDG_CACHE_HOME to a place of yours")
-  return folder
+def _remove_unused(folder: Path) -> None:
+  """Removes servers of other sources that nobody has asked for in `_UNUSED_DAYS`, and
+  what killed builds left. One that runs needs its file no more."""
+  for path in (*folder.glob("server-*"), *folder.glob(".server-*.*")):
+    with contextlib.suppress(FileNotFoundError):  # another was quicker
+      if time.time() - path.stat().st_mtime > _UNUSED_DAYS * _DAY:
+        path.unlink()
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ import docker.errors
 import requests.exceptions
 
 from clawgym_jax.contracts.errors import UserError
-from sandbox.backends import base, build, served
+from sandbox.backends import build, served
 from sandbox.backends.base import SandboxLost
 from sandbox.backends.labels import Label, label
 from sandbox.backends.served import Reader, ServedSandbox, Writer
@@ -147,6 +147,7 @@ class DockerSandbox(ServedSandbox):
     self._name = f"clawgym-{secrets.token_hex(8)}"
     self._daemon: _Daemon | None = None
     self._created: Future | None = None
+    self._volumes: tuple[str, ...] = ()  # of the image
     self._stream: asyncio.StreamWriter | None = None
     self._demultiplexed: _Demultiplexed | None = None
     self._asked = time.time()
@@ -205,14 +206,17 @@ class DockerSandbox(ServedSandbox):
             return True
     return False
 
+  def _writable(self) -> tuple[str, ...]:
+    """Volumes of the image too: on the host's disk nothing would bound them."""
+    return (*super()._writable(), "/dev/shm", *self._volumes)
+
   def _config(self, image: dict[str, Any]) -> dict[str, Any]:
     """The body of docker's request for a container."""
     settings, bounds = self._settings, self._bounds
     uid = _FIRST_UID + secrets.randbelow(_UIDS)
-    volumes = image.get("Volumes") or ()  # on the host's disk, without a bound
-    folders = base.WORKSPACE, "/tmp", "/dev/shm", *settings["folders"], *volumes
+    self._volumes = tuple(image.get("Volumes") or ())
     size, inodes = bounds.disk, bounds.inodes
-    tmpfs = {path: self._daemon.tmpfs(size, inodes, uid) for path in folders}
+    tmpfs = {path: self._daemon.tmpfs(size, inodes, uid) for path in self._writable()}
     # Files in tmpfs are memory of the container, and none of its processes'.
     memory = bounds.memory + _SERVER_MEMORY
     memory += len(tmpfs) * (size + inodes * _INODE_MEMORY)

@@ -36,6 +36,7 @@ class Op(enum.IntEnum):
   QUIET = 10
   PACK = 11
   UNPACK = 12
+  CANCEL = 13
   OPENED = 20
   DATA = 21
   ACK = 22

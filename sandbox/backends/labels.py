@@ -17,6 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
+from sandbox.backends.kept import remember_place
+
 PREFIX = "clawgym-sandbox"
 _OVER_SECONDS = 120.0  # a sandbox ends itself when it expires
 
@@ -68,8 +70,9 @@ def numbered(mark: str) -> str:
 def run_directory(run_id: str, lifetime_seconds: float = 30 * 86400.0) -> Path:
   """A new directory for a run's files; `sandbox.reap` removes it once the
   controller is gone. Whoever asked for it removes it before."""
-  name = numbered(label(run_id, lifetime_seconds))
-  path = Path(tempfile.gettempdir()) / name
+  place = Path(tempfile.gettempdir())
+  remember_place(place)
+  path = place / numbered(label(run_id, lifetime_seconds))
   path.mkdir(mode=0o700)
   return path
 

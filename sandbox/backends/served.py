@@ -131,6 +131,8 @@ class ServedSandbox(base.Sandbox):
     self.limits: dict[str, str] = {}
     self._bounds = bounds
     self._initial: base.Files | Path = {}
+    self._began = 0.0  # on the loop's clock
+    self._before = 0.0  # seconds of the sandbox that this one goes on from
     self._lower: Path | None = None  # the workspace, where an overlay is asked for
     self._ids = itertools.count(1)
     self._waiting: dict[int, asyncio.Future] = {}
@@ -163,19 +165,18 @@ class ServedSandbox(base.Sandbox):
 
   async def start(self, files: base.Files | Path = {}) -> Self:
     self._initial = files if isinstance(files, Path) else dict(files)
-    content = {} if self._lower is not None else base.gather(files)
+    content = b"" if self._lower is not None or files == {} else base.pack(files)
     try:
       async with asyncio.timeout(self._bounds.boot_seconds):
         reader, self._writer = await self._connect()
+        self._began = asyncio.get_running_loop().time()
         ready = asyncio.get_running_loop().create_future()
         self._waiting[0] = ready
         self._reading = asyncio.create_task(self._read_frames(reader))
         if self._lower is not None and not frames.number((await ready)[0]):
-          content = base.gather(files)
+          content = base.pack(files)
         if content:
-          await self._restore(
-              base.pack(content), base.WORKSPACE, self._bounds.boot_seconds
-          )
+          await self._restore(content, base.WORKSPACE, self._bounds.boot_seconds)
         await ready
         self._answered = True
     except TimeoutError:
@@ -268,14 +269,19 @@ class ServedSandbox(base.Sandbox):
   async def restore(self, snapshot: bytes, root: str = base.WORKSPACE) -> None:
     await self._restore(snapshot, root, 0.0)
 
+  def _writable(self) -> tuple[str, ...]:
+    """The folders inside that hold what a fork goes on from."""
+    return (base.WORKSPACE, "/tmp", *self._settings["folders"])
+
   async def fork(self) -> Self:
-    roots = (base.WORKSPACE, *self._settings["folders"])
-    states = {root: await self._pack(root) for root in roots}
+    states = {root: await self._pack(root) for root in self._writable()}
     other = type(self)(**self._settings)
+    other.reports, other.bad_reports = list(self.reports), self.bad_reports
+    other._before = self._before + asyncio.get_running_loop().time() - self._began
     await other.start()
     try:
       for root, state in states.items():
-        await other.restore(state, root)
+        await other._restore(state, root, 0.0, exact=True)
     except BaseException:
       await other.stop()
       raise
@@ -298,11 +304,11 @@ class ServedSandbox(base.Sandbox):
         request, op, flags, count, size = frames.HEADER.unpack(header)
         body = await stream.readexactly(size) if size else b""
         self._take(request, Op(op), flags, frames.fields(body, count))
-    except asyncio.IncompleteReadError:
+    except (asyncio.IncompleteReadError, OSError) as error:
+      if isinstance(error, OSError):  # it left what we said unread, for one
+        cause = f"the sandbox's channel broke: {error}"
       said = await self._last_words()
       cause += f" (it said: {said[-500:]})" if said else ""
-    except OSError as error:
-      cause = f"the sandbox's channel broke: {error}"
     except (ValueError, struct.error) as error:
       cause = f"the sandbox's server said what it never says: {error}"
     if self._lost is None and (self._out_of_memory or await self._memory_ran_out()):
@@ -340,7 +346,7 @@ class ServedSandbox(base.Sandbox):
     except (ValueError, LookupError, TypeError, RecursionError):
       sound = False
     if sound:
-      seconds = frames.number(micro) / 1e6
+      seconds = self._before + frames.number(micro) / 1e6
       self.reports.append({"service": service, "seconds": seconds, "data": data})
     else:
       self.bad_reports += 1
@@ -359,7 +365,10 @@ class ServedSandbox(base.Sandbox):
       return SandboxError(self._lost, errno.ENOMEM)
     return SandboxLost(self._lost)
 
-  async def _restore(self, snapshot: bytes, root: str, seconds: float) -> None:
+  async def _restore(
+      self, snapshot: bytes, root: str, seconds: float, exact: bool = False
+  ) -> None:
+    """As `restore`, within `seconds`; `exact` leaves shut what is shut to its owner."""
     data, name = memoryview(snapshot), _encode(root)
     parts = [
         data[at : at + frames.CHUNK]
@@ -369,7 +378,7 @@ class ServedSandbox(base.Sandbox):
       await self._request(
           Op.UNPACK,
           *(
-              (name, (i == 0) | (i == len(parts) - 1) << 1, part)
+              (name, (i == 0) | (i == len(parts) - 1) << 1 | exact << 2, part)
               for i, part in enumerate(parts)
           ),
           seconds=seconds,
@@ -396,6 +405,10 @@ class ServedSandbox(base.Sandbox):
           self._writer.write(frames.pack(request, op, *part))
           await self._writer.drain()
         return await future
+    except asyncio.CancelledError:
+      if op is Op.EXEC and not self._lost:
+        self._writer.write(frames.pack(next(self._ids), Op.CANCEL, request))
+      raise
     except TimeoutError:
       self._fail(f"the sandbox did not answer {op.name.lower()!r} in time")
       raise SandboxLost(self._lost) from None

@@ -74,7 +74,7 @@ enum {
   FINISHED = 64,  /* in the background, remembered */
   PENDING = 1 << 20,
   PROCESSES = 1 << 14,
-  LINKS = 1 << 16,
+  LATERS = 1 << 18, /* links and folders of a snapshot */
   LISTENERS = 16,
   KILL_ROUNDS = 20,
   KILL_SECONDS = 3,
@@ -82,6 +82,7 @@ enum {
 
 enum {
   READY, EXEC, SPAWN, POLL, SEND, KILL, READ, WRITE, LIST, PROCS, QUIET, PACK, UNPACK,
+  CANCEL,
   OPENED = 20, DATA, ACK, END, CLOSED, REPORTED
 };
 enum { MORE = 1, ERROR = 2 };
@@ -171,6 +172,7 @@ static const struct {
     [SEND] = {3, do_send}, [KILL] = {1, do_kill}, [READ] = {2, do_read},
     [WRITE] = {3, do_write}, [LIST] = {1, do_list}, [PROCS] = {0, do_processes},
     [QUIET] = {0, do_quiet}, [PACK] = {2, do_pack}, [UNPACK] = {3, do_unpack},
+    [CANCEL] = {1, do_cancel},
     [DATA] = {1, do_data}, [ACK] = {1, do_ack}, [END] = {0, do_end},
     [CLOSED] = {0, do_close}};
 

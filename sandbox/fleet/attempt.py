@@ -166,6 +166,7 @@ async def attempt_task(
       backend=backend,
       run_id=run_id,
       seconds=clocks.scoring,
+      agent=harness.bounds,
   )
   seconds["verify"] = time.monotonic() - judging
   if task.rubric():  # whoever judges it has the code's outcome to go on from

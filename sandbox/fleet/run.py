@@ -36,6 +36,7 @@ from sandbox.fleet.figures import Figures
 from sandbox.gateway.upstream import Upstream
 from sandbox.harnesses import Harness, load
 from sandbox.reap import reap
+from sandbox.verify.checks import is_check_error
 
 _REPORT_SECONDS = 0.2
 
@@ -242,6 +243,7 @@ def _write(settings: RunSettings, pool: Pool) -> dict[str, Any]:
       "truncated": counts["truncated"],
       "unscored": counts["unscored"],
       "unscored_by_cause": dict(causes.most_common()),
+      "check_errors": sum(n for cause, n in causes.items() if is_check_error(cause)),
       "mean_reward": sum(rewards) / judged if judged else None,
       "rubrics_to_judge": unjudged,
       "refilled": counts["refilled"],

@@ -249,10 +249,10 @@ class Tamper(Adversary):
     named = _quoted(instruction)
     return [
         "for d in /checks /verify /usr/lib/python3/dist-packages /etc /tmp/home; do"
-        " cp check.py sitecustomize.py $d/; done 2>/dev/null; "
-        f"for p in {named}; do case $p in */*) mkdir -p ${{p%/*}};; esac; "
-        "[ -e $p ] || ln -s /checks/expected.json $p; done 2>/dev/null; "
-        "ln -s /checks checks; ln -s /verify verify; ln -s / root; "
+        " [ -w $d ] && cp check.py sitecustomize.py $d/; done 2>/dev/null; "
+        f"for p in {named}; do case $p in */*) [ -d ${{p%/*}} ] || mkdir -p ${{p%/*}};;"
+        " esac; [ -e $p ] || ln -s /checks/expected.json $p; done 2>/dev/null; "
+        "ln -s /checks /verify .; ln -s / root; "
         "(while :; do cp check.py /checks/ /verify/ 2>/dev/null; sleep 1; done)"
         " >/dev/null 2>&1 & true"
     ]

@@ -13,6 +13,7 @@ import contextlib
 import re
 import shlex
 import weakref
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,7 +110,8 @@ async def _session(
   if args.get("background"):
     wait = 0.0
   if wait > 0:
-    await refresh(sandbox, session, wait)
+    async with _ended_if_given_up(sandbox, number):
+      await refresh(sandbox, session, wait)
   if session.ending is None and timeout is not None and wait >= timeout:
     await sandbox.kill(number)
     await refresh(sandbox, session, 1.0)
@@ -127,6 +129,17 @@ async def _session(
       f"The command is still running as session {session.name}. Use process to"
       " poll it, read its log, write to it or kill it."
   )
+
+
+@contextlib.asynccontextmanager
+async def _ended_if_given_up(sandbox: Sandbox, number: int) -> AsyncIterator[None]:
+  """A call that is cancelled leaves no command behind of which nobody knows."""
+  try:
+    yield
+  except asyncio.CancelledError:
+    with contextlib.suppress(SandboxError, SandboxLost):
+      await sandbox.kill(number)
+    raise
 
 
 async def _expire(
@@ -147,7 +160,8 @@ async def _expire(
 async def _terminal(call: Call, command: str, seconds: float) -> str:
   """Runs a command on a terminal to its end."""
   number = await call.sandbox.spawn(command, pty=True)
-  progress = await call.sandbox.poll(number, seconds)
+  async with _ended_if_given_up(call.sandbox, number):
+    progress = await call.sandbox.poll(number, seconds)
   output, code = progress.output, progress.exit_code
   if code is None:
     await call.sandbox.kill(number)

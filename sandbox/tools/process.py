@@ -1,7 +1,8 @@
 """process: looking after the sessions that exec left running.
 
-Each action is one function. No answer tells a time or a pid, so that equal
-programs give equal answers.
+Each action is one function; there are those that OpenClaw has. It has no signal
+but `kill`: the others go through a terminal, as C-c, C-z and C-\\ by `send-keys`.
+No answer tells a time or a pid, so that equal programs give equal answers.
 """
 
 from __future__ import annotations

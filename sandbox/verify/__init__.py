@@ -5,10 +5,10 @@ those of any tasks as they come, `verify_clawgym` by a reward package of ClawGym
 The outcome is scored, or unscored with its cause.
 """
 
-from sandbox.verify.checks import State
 from sandbox.verify.clawgym import verify_clawgym
 from sandbox.verify.imported import verify
 from sandbox.verify.many import Verifier, verify_many
+from sandbox.verify.state import State
 from sandbox.verify.verifiers import Verifiers
 
 __all__ = [

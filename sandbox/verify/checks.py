@@ -14,12 +14,10 @@ whatever the attempt or the start of this sandbox took.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,35 +25,22 @@ from clawgym_jax.contracts.task import Task
 from clawgym_jax.contracts.trajectory import Outcome, scored, unscored
 from sandbox.backends import Bounds, Sandbox, SandboxError, SandboxLost, open_sandbox
 from sandbox.backends.base import Files, gather, pack
+from sandbox.verify.state import State
 
 CHECK_SECONDS = 20.0
 
+_CHECK_ERROR = "check_error"  # kind of cause
+
 _PROGRAMS = {
-    name: Path(__file__).with_name(name).read_bytes()
+    f"verify/{name}": Path(__file__).with_name(name).read_bytes()
     for name in ("runner.py", "resident.py")
 }
 _RUN = "exec python3 -I -S /verify/runner.py"
-_AGENT = Bounds()
-_BOUNDS = Bounds(disk=4 * _AGENT.disk, inodes=4 * _AGENT.inodes)
+_LEAST = Bounds(disk=4 * Bounds().disk, inodes=4 * Bounds().inodes)
+_PAGE = 4096  # bytes that a file of one byte takes
 _STAGING_SECONDS = 120.0  # of a verifier sandbox's life, beside the checks' own
 
 Graded = tuple[float, dict[str, float]]  # the score, and the values behind it
-
-
-@dataclass(frozen=True)
-class State:
-  """What an attempt left for its checks.
-
-  Attributes:
-    snapshot: the workspace, see `Sandbox.snapshot`.
-    transcript: OpenAI messages.
-    reports: what the services said, see `Sandbox.reports`.
-  """
-
-  snapshot: bytes
-  final_message: str = ""
-  transcript: Sequence[dict[str, Any]] = ()
-  reports: Sequence[dict[str, Any]] = ()
 
 
 class CheckError(Exception):
@@ -76,15 +61,16 @@ async def verify(
     backend: str = "bubblewrap",
     run_id: str = "verify",
     seconds: float = CHECK_SECONDS,
+    agent: Bounds = Bounds(),
 ) -> Outcome:
   """Scores a workspace by the task's checks; `reports` are for those that ask.
 
-  `code` is the mean of what `grade` gives, weighted by `task.check_weights`
-  (1 where it names none).
+  `agent` are the bounds of the sandbox that the workspace is of. `code` is the mean
+  of what `grade` gives, weighted by `task.check_weights` (1 where it names none).
   """
 
   async def grade(state: State) -> Graded:
-    checks = await _grade(task, state, backend, run_id, seconds)
+    checks = await _grade(task, state, backend, run_id, seconds, agent)
     return weighted(task, checks), checks
 
   return await judge(
@@ -117,16 +103,32 @@ async def judge(
         return scored(0.0, cause=f"checks_ended: {error}")
     return scored(score, checks)
   except CheckError as error:
-    return unscored(f"check_error: {error}")
+    return unscored(f"{_CHECK_ERROR}: {error}")
   except (SandboxLost, SandboxError) as error:
     return unscored(f"verifier_lost: {error}")
 
 
+def is_check_error(cause: str | None) -> bool:
+  """Whether an attempt is unscored for what its checks did, not its agent."""
+  return (cause or "").startswith(f"{_CHECK_ERROR}:")
+
+
 def open_verifier(
-    backend: str, run_id: str, now: str, folders: tuple[str, ...], seconds: float
+    backend: str,
+    run_id: str,
+    now: str,
+    folders: tuple[str, ...],
+    seconds: float,
+    agent: Bounds,
 ) -> Sandbox:
-  """A sandbox for checks that take at most `seconds` in all; not started."""
-  bounds = dataclasses.replace(_BOUNDS, lifetime_seconds=seconds + _STAGING_SECONDS)
+  """A sandbox, not started, for checks that take at most `seconds` in all, of what
+  a sandbox of the bounds `agent` can hold."""
+  # A snapshot holds at most twice its disk, for links and holes come as files.
+  bounds = Bounds(
+      disk=max(_LEAST.disk, 2 * (agent.disk + _PAGE * agent.inodes)),
+      inodes=max(_LEAST.inodes, 2 * agent.inodes),
+      lifetime_seconds=seconds + _STAGING_SECONDS,
+  )
   return open_sandbox(
       backend, bounds=bounds, run_id=run_id, now=now, folders=(*folders, "/verify")
   )
@@ -134,14 +136,14 @@ def open_verifier(
 
 async def stage(task: Task, sandbox: Sandbox, state: State) -> str:
   """Puts the checks, the programs and their input in place; gives the nonce."""
-  await sandbox.restore(pack(gather(task.checks)), "/checks")
-  return await hand_over(sandbox, state, _PROGRAMS)
+  checks = {f"checks/{name}": data for name, data in gather(task.checks).items()}
+  return await hand_over(sandbox, state, {**checks, **_PROGRAMS})
 
 
 async def hand_over(sandbox: Sandbox, state: State, beside: Files = {}) -> str:
   """Puts the workspace and the runner's input in place; gives the nonce.
 
-  `beside` are more files for the folder of the input.
+  `beside` are more files, by their paths from the root.
   """
   nonce = secrets.token_hex(16)
   given = {
@@ -151,16 +153,17 @@ async def hand_over(sandbox: Sandbox, state: State, beside: Files = {}) -> str:
       "reports": list(state.reports),
   }
   await sandbox.restore(state.snapshot)
-  files = {**beside, "input.json": json.dumps(given).encode()}
-  await sandbox.restore(pack(files), "/verify")
+  files = {**beside, "verify/input.json": json.dumps(given).encode()}
+  await sandbox.restore(pack(files), "/")
   return nonce
 
 
 async def _grade(
-    task: Task, state: State, backend: str, run_id: str, seconds: float
+    task: Task, state: State, backend: str, run_id: str, seconds: float, agent: Bounds
 ) -> dict[str, float]:
   """What `grade` gives in a fresh sandbox; `CheckError` if nothing sound."""
-  async with open_verifier(backend, run_id, task.now, ("/checks",), seconds) as sandbox:
+  sandbox = open_verifier(backend, run_id, task.now, ("/checks",), seconds, agent)
+  async with sandbox:
     await sandbox.start()
     nonce = await stage(task, sandbox, state)
     result = await sandbox.exec(_RUN, seconds)

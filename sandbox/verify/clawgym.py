@@ -31,7 +31,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clawgym_jax.contracts.trajectory import Outcome
-from sandbox.backends import ExecResult, Sandbox, SandboxError
+from sandbox.backends import Bounds, ExecResult, Sandbox, SandboxError
 from sandbox.backends.base import Files, pack
 from sandbox.verify.checks import (
     ChecksEnded,
@@ -62,6 +62,7 @@ async def verify_clawgym(
     backend: str = "bubblewrap",
     run_id: str = "verify",
     seconds: float = REWARD_SECONDS,
+    agent: Bounds = Bounds(),
 ) -> Outcome:
   """The original number, as `score` and `code`.
 
@@ -72,6 +73,7 @@ async def verify_clawgym(
     command: what runs it, the hook_code of formats that have one; `reward/`
       in it is the package's place.
     untouched: a snapshot of the workspace as the agent was given it.
+    agent: the bounds of the sandbox that the state is of.
   """
 
   async def grade(state: State) -> Graded:
@@ -80,7 +82,8 @@ async def verify_clawgym(
         "final_message": state.final_message,
         "transcript": list(state.transcript),
     }
-    async with open_verifier(backend, run_id, now, (_HOME,), seconds) as sandbox:
+    sandbox = open_verifier(backend, run_id, now, (_HOME,), seconds, agent)
+    async with sandbox:
       await sandbox.start()
       await _stage(sandbox, state, reward_files, given)
       result = await sandbox.exec(_command(command), seconds)

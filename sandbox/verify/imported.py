@@ -15,9 +15,11 @@ from typing import Any
 from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.task import Task
 from clawgym_jax.contracts.trajectory import Outcome
+from sandbox.backends import Bounds
 from sandbox.backends.base import gather, pack
 from sandbox.verify import checks
-from sandbox.verify.checks import CHECK_SECONDS, State
+from sandbox.verify.checks import CHECK_SECONDS
+from sandbox.verify.state import State
 from sandbox.verify.clawgym import REWARD_SECONDS, verify_clawgym
 
 PACKAGE = "checks/reward.json"
@@ -44,8 +46,9 @@ async def verify(
     backend: str = "bubblewrap",
     run_id: str = "verify",
     seconds: float = CHECK_SECONDS,
+    agent: Bounds = Bounds(),
 ) -> Outcome:
-  """Scores a workspace; a foreign package has REWARD_SECONDS at least."""
+  """`checks.verify`; a foreign package has REWARD_SECONDS at least."""
   if not is_foreign(task):
     return await checks.verify(
         task,
@@ -56,6 +59,7 @@ async def verify(
         backend=backend,
         run_id=run_id,
         seconds=seconds,
+        agent=agent,
     )
   package = json_text.parse((task.checks / "reward.json").read_text())
   return await verify_clawgym(
@@ -68,4 +72,5 @@ async def verify(
       backend=backend,
       run_id=run_id,
       seconds=max(seconds, REWARD_SECONDS),
+      agent=agent,
   )

@@ -17,10 +17,9 @@ import time
 from collections.abc import Sequence
 from typing import Self
 
-from clawgym_jax.contracts import json_text
-from clawgym_jax.contracts.task import Task, content_hash
+from clawgym_jax.contracts.task import Task, intact
 from clawgym_jax.contracts.trajectory import Outcome, scored
-from sandbox.backends import Sandbox, SandboxError, SandboxLost
+from sandbox.backends import Bounds, Sandbox, SandboxError, SandboxLost
 from sandbox.backends.base import pack
 from sandbox.verify.checks import (
     CHECK_SECONDS,
@@ -51,10 +50,8 @@ def trusted(task: Task) -> bool:
   A task that lies about its origin gains nothing: it shares a sandbox with
   states of its own only, and of those its checks decide anyway.
   """
-  if not str(task.provenance.get("generator", "")).startswith(_OUR_GENERATOR):
-    return False
-  record = json_text.parse((task.root / "task.json").read_text())
-  return content_hash(task.root, record) == task.provenance.get("content_hash")
+  ours = str(task.provenance.get("generator", "")).startswith(_OUR_GENERATOR)
+  return ours and intact(task)
 
 
 async def verify_many(
@@ -64,10 +61,11 @@ async def verify_many(
     backend: str = "bubblewrap",
     run_id: str = "verify",
     seconds: float = CHECK_SECONDS,
+    agent: Bounds = Bounds(),
 ) -> list[Outcome]:
   """`verify` of each state, in order; cheaper where the checks are trusted."""
   async with Verifier(
-      task, backend=backend, run_id=run_id, seconds=seconds
+      task, backend=backend, run_id=run_id, seconds=seconds, agent=agent
   ) as verifier:
     return [await verifier.judge(state) for state in states]
 
@@ -85,9 +83,12 @@ class Verifier:
       backend: str = "bubblewrap",
       run_id: str = "verify",
       seconds: float = CHECK_SECONDS,
+      agent: Bounds = Bounds(),
   ):
     self._task = task
-    self._settings = dict(backend=backend, run_id=run_id, seconds=seconds)
+    self._settings = dict(
+        backend=backend, run_id=run_id, seconds=seconds, agent=agent
+    )
     self._seconds = seconds
     self._shares = trusted(task)
     self._sandbox: Sandbox | None = None
@@ -145,6 +146,7 @@ class Verifier:
           self._task.now,
           ("/checks",),
           _MOST_SECONDS + 2 * self._seconds,
+          self._settings["agent"],
       )
       self._judged, self._until = 0, time.monotonic() + _MOST_SECONDS
       await self._sandbox.start()

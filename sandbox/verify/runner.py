@@ -7,17 +7,19 @@ counts only if it starts with the nonce, which is gone from the disk before
 the check runs.
 
 To start Python is most of what a fresh verifier costs, and modules take more of
-that than Python does. So of json and ctypes the parts in C are used, what few
-need is imported by those, and site-packages are looked for when they are.
+that than Python does. So of json and ctypes the parts in C are used, of importlib
+what Python has loaded to import at all, what few need is imported by those, and
+site-packages are looked for when they are.
 """
 
 import builtins
 import os
 import sys
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 
 import _ctypes
 import _json
+from _frozen_importlib import ModuleSpec
+from _frozen_importlib_external import PathFinder, SourceFileLoader
 
 INPUT = "/verify/input.json"
 CHECK = "/checks/check.py"

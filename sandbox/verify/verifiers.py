@@ -13,7 +13,7 @@ from typing import Any
 
 from clawgym_jax.contracts.task import Task
 from clawgym_jax.contracts.trajectory import Outcome
-from sandbox.verify.checks import State
+from sandbox.verify.state import State
 from sandbox.verify.imported import verify
 from sandbox.verify.many import Verifier
 
@@ -35,7 +35,7 @@ class Verifiers:
     await self.close()
 
   async def judge(self, task: Task, state: State, **settings: Any) -> Outcome:
-    """The outcome that `verify` gives; `settings` are its backend, run_id, seconds."""
+    """The outcome that `verify` gives; `settings` are `verify`'s that are no state."""
     key = (task.root, *sorted(settings.items()))
     if key not in self._seen:
       self._seen[key] = None

@@ -41,7 +41,9 @@ def on_eight_devices(folder: str) -> None:
       state = TrainState(
           step=step, params=nnx.state(model, nnx.Param), config=model.config.to_hf()
       )
-      Checkpoints(folder / "run", keep=1).save(state)
+      saver = Checkpoints(folder / "run", keep=1)
+      saver.save(state)
+      saver.close()
   from clawgym_jax.checkpoints import state as saved
 
   found = saved.read(Checkpoints(folder / "run"), folder / "hf")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -39,6 +41,12 @@ def state_of(step: int, vocab_size: int = 258) -> TrainState:
   )
 
 
+def save(directory, state: TrainState, **kw) -> None:
+  saver = Checkpoints(directory, **kw)
+  saver.save(state)
+  saver.close()
+
+
 def same(a: TrainState, b: TrainState) -> None:
   assert (a.step, a.data, a.config) == (b.step, b.data, b.config)
   assert jax.tree.structure(a.optimizer) == jax.tree.structure(b.optimizer)
@@ -64,6 +72,7 @@ def test_save_restore_and_keep(tmp_path):
   states = [state_of(step) for step in (1, 2, 3)]
   for state in states:
     saver.save(state)
+  saver.wait()
   assert saver.steps() == [2, 3]
   restored = Checkpoints(tmp_path).restore(state_of(0))
   same(restored, states[-1])
@@ -75,6 +84,7 @@ def test_damage_falls_back_then_refuses(tmp_path, capsys):
   states = {step: state_of(step) for step in (1, 2, 3)}
   for state in states.values():
     saver.save(state)
+  saver.wait()
   name = damage(tmp_path, 3)
   (tmp_path / "2" / "manifest.json").unlink()  # killed before it was whole
   same(saver.restore(state_of(0)), states[1])
@@ -83,6 +93,7 @@ def test_damage_falls_back_then_refuses(tmp_path, capsys):
   assert "manifest.json is missing" in warning and "step 2" in warning
   saver.save(states[2])  # the run goes on and saves the same steps again
   saver.save(states[3])
+  saver.wait()
   same(Checkpoints(tmp_path).restore(state_of(0)), states[3])
   assert not list(tmp_path.glob("damaged-*"))
   for step in saver.steps():
@@ -99,27 +110,67 @@ def test_a_kill_before_the_seal_loses_no_older_state(tmp_path, monkeypatch, caps
   def cut_short(state):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
       patch.setattr(Checkpoints, "_seal", killed)
-      Checkpoints(tmp_path, keep=1).save(state)
+      save(tmp_path, state, keep=1)
 
   first, second = state_of(1), state_of(2)
   cut_short(first)
   for _ in range(2):  # nothing was saved yet
     assert Checkpoints(tmp_path, keep=1).restore(state_of(0)) is None
   assert "none was saved before it" in capsys.readouterr().err
-  Checkpoints(tmp_path, keep=1).save(first)
+  save(tmp_path, first, keep=1)
   cut_short(second)
   params, _ = Checkpoints(tmp_path).open_params()
   assert params and (tmp_path / "2").exists()  # a reader moves nothing
   saver = Checkpoints(tmp_path, keep=1)
   same(saver.restore(state_of(0)), first)
   saver.save(second)
+  saver.wait()
   assert sorted(path.name for path in tmp_path.iterdir()) == ["2"]
+
+
+def test_what_is_kept(tmp_path):
+  """The newest two, every third, and the best by score: 4 has the lowest."""
+  saver = Checkpoints(tmp_path, keep=2, keep_every=3, keep_best=1)
+  scores = {1: 9.0, 2: None, 3: 5.0, 4: 1.0, 5: 2.0, 6: None, 7: None, 8: 3.0}
+  for step, score in scores.items():
+    saver.save(TrainState(step=step, params=nnx.State({}), score=score,
+                          optimizer={"a": jnp.zeros(1)}))  # fmt: skip
+  saver.close()
+  assert saver.steps() == [3, 4, 6, 7, 8]
+
+
+def test_a_save_holds_what_was_given_while_its_arrays_are_used_again(tmp_path):
+  """As in a training step: donated at once, and filled with something else."""
+  other = lambda tree: jax.tree.map(lambda a: a * 2 + 1, tree)
+  change = jax.jit(other, donate_argnums=0)
+  arrays = {str(i): jnp.full((1 << 20,), i, jnp.float32) for i in range(8)}
+  saver = Checkpoints(tmp_path)
+  for step in (1, 2):
+    saver.save(TrainState(step=step, params=nnx.State({}), optimizer=arrays))
+    for _ in range(5):
+      arrays = change(arrays)
+  saver.wait()
+  shutil.rmtree(tmp_path / "2")
+  like = TrainState(step=0, params=nnx.State({}), optimizer=arrays)
+  first = saver.restore(like).optimizer
+  assert all((np.asarray(first[str(i)]) == i).all() for i in range(8))
+
+
+def test_what_goes_wrong_behind_is_raised_by_the_next_call(tmp_path, monkeypatch):
+  def full(self, step):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+  monkeypatch.setattr(Checkpoints, "_seal", full)
+  saver = Checkpoints(tmp_path)
+  saver.save(state_of(1))
+  with pytest.raises(UserError, match="no space left for step 1"):
+    saver.save(state_of(2))
 
 
 def test_a_layer_is_a_chunk(tmp_path):
   """So that a layer is read alone, an expert too; what is not stacked is whole."""
   model = create.tiny_qwen3_moe(258)
-  Checkpoints(tmp_path).save(TrainState(step=1, params=nnx.state(model, nnx.Param)))
+  save(tmp_path, TrainState(step=1, params=nnx.state(model, nnx.Param)))
   params, _ = Checkpoints(tmp_path).open_params()
   chunks = {name: array.chunk_layout.read_chunk.shape for name, array in params.items()}
   assert chunks["model.embed_tokens.weight"] == (258, 64)
@@ -128,7 +179,7 @@ def test_a_layer_is_a_chunk(tmp_path):
 
 
 def test_another_model_is_refused_by_name(tmp_path):
-  Checkpoints(tmp_path).save(state_of(1))
+  save(tmp_path, state_of(1))
   with pytest.raises(UserError, match="embed_tokens"):
     Checkpoints(tmp_path).restore(state_of(1, vocab_size=100))
   other = dataclasses.replace(state_of(1), optimizer=())
@@ -139,10 +190,11 @@ def test_another_model_is_refused_by_name(tmp_path):
 def test_convert_command(tmp_path, tokenizer, logits):
   model = create.tiny_qwen3(tokenizer.vocab_size, seed=4)
   hf.save(tmp_path / "start", model, tokenizer)
-  Checkpoints(tmp_path / "run").save(
+  save(
+      tmp_path / "run",
       TrainState(
           step=5, params=nnx.state(model, nnx.Param), config=model.config.to_hf()
-      )
+      ),
   )
   command = [sys.executable, "-m", "clawgym_jax.convert", "--json"]
   done = subprocess.run(

@@ -43,6 +43,7 @@ def save_run(directory, model) -> Checkpoints:
           config=model.config.to_hf() | {"lora": lora},
       )
   )
+  states.wait()
   return states
 
 
@@ -235,6 +236,7 @@ def test_a_run_without_lora_has_no_adapter(tmp_path, tokenizer):
   states.save(
       TrainState(step=1, params=nnx.state(model, nnx.Param), config=model.config.to_hf())
   )
+  states.wait()
   with pytest.raises(UserError, match="without LoRA"):
     state.adapter(states, "base")
   assert names.layout(model.config).keys() == names.tensors(nnx.state(model)).keys()

@@ -12,11 +12,26 @@ from clawgym_jax.contracts.errors import UserError
 FOLDER = Path(command.__file__).parent
 
 
-@pytest.mark.parametrize("name", ["tiny_sft", "demo_sft", "tiny_rl", "demo_rl"])
+NAMES = [path.stem for path in FOLDER.glob("*_*.py") if path.stem != "__init__"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_every_config_loads_and_is_in_range(name):
-  kind = base.SftConfig if name.endswith("sft") else base.RlConfig
+  kind = base.RlConfig if name.endswith("rl") else base.SftConfig
   by_path = command.load(str(FOLDER / f"{name}.py"), kind, [])
   assert by_path == command.load(name, kind, [])
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith("64k")])
+def test_recipes_are_clawgyms(name):
+  """128 trajectories of 18.67K tokens a step, 1e-5, 3 epochs, saved every 80 steps."""
+  config = command.load(name, base.SftConfig, [])
+  rows = 128 * 18_670 / config.data.row_length
+  assert rows <= config.data.batch_rows <= 1.15 * rows
+  assert config.optimizer.peak_lr == 1e-5 and config.epochs == 3
+  assert config.saving.every_steps == 80
+  micro = config.data.batch_rows / config.micro_batches
+  assert micro == config.mesh.fsdp and micro * config.mesh.context == 32
 
 
 def test_values_are_read_as_their_field_type():

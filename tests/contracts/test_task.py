@@ -11,6 +11,7 @@ from clawgym_jax.contracts.task import (
     Task,
     UserTurn,
     content_hash,
+    intact,
     list_tasks,
     load_task,
     save_task,
@@ -58,7 +59,10 @@ def test_the_hash_covers_every_file_and_the_record(tmp_path):
   assert len(hashes) == 1
   hashes.add(saved(tmp_path / "c", difficulty=2).provenance["content_hash"])
   assert len(hashes) == 2
+  task = load_task(tmp_path / "a")
+  assert intact(task)
   (tmp_path / "a" / "checks" / "check.py").write_bytes(CHECK + b"#")
+  assert not intact(task)
   record = json.loads((tmp_path / "a" / "task.json").read_text())
   assert content_hash(tmp_path / "a", record) not in hashes
 

@@ -174,7 +174,9 @@ def test_a_training_state_is_read_a_layer_at_a_time(tmp_path, tokenizer):  # noq
   total = sum(tensor.nbytes for tensor in names.tensors(params).values())
   assert total > 200e6
   state = TrainState(step=1, params=params, config=config.to_hf())
-  Checkpoints(tmp_path / "run").save(state)
+  saver = Checkpoints(tmp_path / "run")
+  saver.save(state)
+  saver.close()
   hf.save(tmp_path / "start", create.tiny_llama(tokenizer.vocab_size), tokenizer)
   done = subprocess.run(
       [sys.executable, "-c", READ_ALL, tmp_path / "run", tmp_path / "start"],

@@ -28,7 +28,7 @@ def quick(monkeypatch):
 def sound(monkeypatch):
   """The audit finds nothing, for tests of what comes before it."""
 
-  async def judge(task, backend, thorough):
+  async def judge(task, backend):
     return audit.Findings()
 
   monkeypatch.setattr(audit, "judge", judge)

@@ -303,10 +303,19 @@ def test_checks_that_see_half_of_the_work_are_lax(tmp_path):
   assert len(found.survivors) == 12
 
 
+def test_a_result_too_small_for_wrong_edits_is_named(tmp_path, monkeypatch):
+  monkeypatch.setattr(trial, "LEAST", 13)
+  assert _tried(_composed(tmp_path / "t")).causes == [
+      "too small: 12 wrong edits can be made of the result, 13 are needed"
+  ]
+
+
 def test_of_two_equal_requests_one_stays(tmp_path):
-  for name in ("a", "b"):
-    _composed(tmp_path / "tasks" / name)
-  _composed(tmp_path / "bench" / "c")
+  _, part = _sound()
+  for number, place in enumerate(("tasks/a", "tasks/b", "bench/c")):
+    looks = [SolutionCall("exec", {"command": "ls"})] * number  # other work
+    solution = [Reference([*looks, *part.calls], part.done)]
+    _composed(tmp_path / place, turns=solution)
   folder = tmp_path / "tasks"
   (folder / "b").rename(tmp_path / "b")
   first = asyncio.run(audit.audit(folder, 1))
@@ -316,6 +325,71 @@ def test_of_two_equal_requests_one_stays(tmp_path):
   assert (second["admitted"], second["rejected"]) == (0, 2)
   (cause,) = second["causes"]["a"]
   assert cause.startswith("duplicate: 1.00 ") and cause.endswith("bench/c")
+
+
+def test_of_the_same_work_in_other_words_one_stays(tmp_path):
+  for name, place in (("a", "tasks/a"), ("b", "tasks/b"), ("c", "bench/c")):
+    path = _make(tmp_path / place.partition("/")[0], name) / "task.json"
+    record = json.loads(path.read_text())
+    other = " ".join(f"{name}{number}" for number in range(200))
+    record["instruction"] += f" By the way: {other}"
+    path.write_text(json.dumps(record))
+  folder = tmp_path / "tasks"
+  found = asyncio.run(audit.audit(folder, 1))
+  assert found["causes"] == {
+      "b": ["duplicate: its solution and checks are those of a"]
+  }
+  found = asyncio.run(audit.audit(folder, 1, against=tmp_path / "bench"))
+  assert found["causes"]["a"][0].endswith("are those of " + str(tmp_path / "bench/c"))
+  assert found["figures"]["causes"] == {"duplicate": 2}
+
+
+def _foreign(directory: Path, command: str, right: str, **fields) -> Task:
+  """Somebody else's task: out.txt is to hold in.txt, and `right` says when it does."""
+  return save_task(
+      directory,
+      Task(
+          id="t", instruction="Copy in.txt to out.txt and mail bo@x.example: copied.",
+          family="f", split="train", category="c", operations=("x",),
+          requires=("outbox",), **fields,
+      ),
+      workspace={"in.txt": b"one 1\ntwo 2\nthree 3\n"},
+      checks={"check.py": (
+          "import pathlib\n\n\n"
+          "def grade(workspace, final_message, transcript, services):\n"
+          "  path = pathlib.Path(workspace) / 'out.txt'\n"
+          "  said = path.read_text(errors='replace') if path.is_file() else ''\n"
+          f"  return {{'right': float({right})}}\n"
+      ).encode()},
+      turns=[Reference([SolutionCall("exec", {"command": command})], "Done.")],
+  )  # fmt: skip
+
+
+SENDS = "outbox send --to=bo@x.example --body=copied"
+
+
+def test_who_leaves_the_files_but_not_the_side_effects_has_not_done_the_work(tmp_path):
+  """A copy of the input is the right file; that nothing was sent is seen."""
+  whole = "said == 'one 1\\ntwo 2\\nthree 3\\n'"
+  lax = _foreign(tmp_path / "lax", f"cp in.txt out.txt && {SENDS}", whole)
+  causes = asyncio.run(trial.judge(lax)).causes
+  assert "copy_input scores 1" in causes, causes
+  fair = f"{whole} and [s['data']['body'] for s in services] == ['copied']"
+  fair = _foreign(tmp_path / "fair", f"cp in.txt out.txt && {SENDS}", fair)
+  found = asyncio.run(trial.judge(fair))
+  assert found.causes == [] and found.mutants >= 10
+
+
+@pytest.mark.parametrize(
+    "what", ["date -d $CLAWGYM_NOW +%F", "echo $LC_ALL", "date +%Z"]
+)
+def test_a_solution_of_others_runs_elsewhere_too(what, tmp_path):
+  """What depends on the day, the locale or the zone is right here alone."""
+  command = f"cp in.txt out.txt && {what} >> out.txt && {SENDS}"
+  here = "said.split()[-1:] in (['2026-01-05'], ['3'], ['UTC'], ['C.UTF-8'])"
+  here += " and 'one' in said and bool(services)"
+  causes = asyncio.run(trial.judge(_foreign(tmp_path / "t", command, here))).causes
+  assert [c for c in causes if c.startswith("elsewhere oracle scores 0")], causes
 
 
 def test_tasks_without_solutions_are_attacked(tmp_path):

@@ -43,14 +43,15 @@ def _transcript(*steps: tuple[str, str]) -> list[dict]:
 
 
 def test_a_word_of_a_call_comes_from_somewhere(tmp_path):
-  foreign = _task(tmp_path / "f")
-  seen = _transcript(("cat a-17.csv", "ann,1234"), ("echo 1234 > x.txt", ""))
-  assert invented(foreign, seen) == []
-  unseen = _transcript(("echo 1234 > x.txt", ""), ("cat a-17.csv", "ann,1234"))
-  assert invented(foreign, unseen) == ["1234"]
-  ours = _task(tmp_path / "o", provenance={"generator": "procedural-9"})
-  hidden = _transcript(("echo zanzibar", ""))
-  assert invented(ours, hidden) == ["zanzibar"] and invented(foreign, hidden) == []
+  """Of our own calls every word is judged, of others' those that are literals."""
+  for name, made_by in (("f", {}), ("o", {"generator": "procedural-9"})):
+    task = _task(tmp_path / name, provenance=made_by)
+    seen = _transcript(("cat a-17.csv", "ann,1234"), ("echo 1234 > a-17.csv", ""))
+    assert invented(task, seen) == []
+    unseen = _transcript(("echo 1234 > a-17.csv", ""), ("cat a-17.csv", "ann,1234"))
+    assert invented(task, unseen) == ["1234"]
+    hidden = _transcript(("echo zanzibar > a-17.csv", ""))
+    assert invented(task, hidden) == ["zanzibar"]
   assert words("Total_7: ÄB-c") == ["total", "7", "äb", "c"]
   assert {"json", "rows", "print"} <= templates() and "zanzibar" not in templates()
 
@@ -77,6 +78,36 @@ def test_leaks_are_found(tmp_path):
   assert any("copy.py is one of the checks' files" in c for c in causes)
   sound = _task(tmp_path / "s")
   assert reading.faults(sound, gather(sound.workspace), {}) == []
+
+
+def test_an_answer_that_lies_about_is_found(tmp_path):
+  """What is made, or expected, in a file that the solution does not look at; in its
+  inputs, and in what the user says, it may well stand."""
+  rows = b"".join(b"%d,ann of the seventh street\n" % n for n in range(3))
+  text = "Ann has come to the seventh street, as she said she would in the summer."
+  expected = json.dumps({"deliverables": {"a": {"path": "out.csv", "value": text}}})
+  given = {"in.csv": b"id,name\n" + rows}
+
+  def found(name: str, made: bytes, more: dict[str, bytes], **fields) -> list[str]:
+    checks = {"check.py": b"", "expected.json": expected.encode()}
+    task = _task(tmp_path / name, workspace={**given, **more}, checks=checks, **fields)
+    initial = gather(task.workspace)
+    causes = reading.faults(task, initial, {**initial, "out.csv": made})
+    return [cause for cause in causes if cause.startswith("leak: ")]
+
+  answer = text.encode()
+  says = f"Copy the rows of in.csv with 7 to out.csv, then add: {text}"
+  assert found("sound", rows, {"old.csv": b"8,bob\n"}) == []
+  assert found("an input", rows, {"old.csv": rows}) == []
+  assert found("dictated", answer, {"old.txt": answer}, instruction=says) == []
+  stored = {"work/store.git/objects/00/1": rows[::-1]}
+  merges = _solved("git -C work/store.git show x:a.csv > out.csv")
+  assert found("a repository", rows[::-1], stored, turns=merges) == []
+  assert found("another's history", rows[::-1], stored) != []
+  (cause,) = found("made", rows[::-1], {"old.csv": b"x\n" + rows[::-1]})
+  assert cause.startswith("leak: old.csv, which the solution does not need, holds all")
+  (cause,) = found("expected", rows, {"data.json": json.dumps([text]).encode()})
+  assert cause.endswith("does not need, holds what checks/expected.json expects")
 
 
 def test_what_is_expected_must_be_known(tmp_path):
@@ -144,11 +175,12 @@ def test_the_attack_table_and_the_kill_rate():
       "from_0.5": 1,
   }  # fmt: skip
   assert found["attacks"]["copy_input"]["tasks"] == 1
-  assert found["mutation"]["killed"] == 23 and found["mutation"]["mutants"] == 24
-  assert found["mutation"]["survivors"] == {"a digit of the last": 1}
+  edits = found["mutation"]
+  assert (edits["admitted"]["kill_rate"], edits["rejected"]["killed"]) == (1.0, 11)
+  assert edits["rejected"]["survivors"] == {"a digit of the last": 1}
   assert found["similarity"] == {"median": 0.5, "p99": 0.5, "highest": 0.5}
   assert found["meaning"] == {"median": 0.5, "p99": 0.5, "highest": 0.5}
-  assert found["rubrics"] == {"tasks": 1, "share": 1.0, "criteria": 3}
-  assert (found["turns"], found["hazards"]) == ({"2": 1}, {"secret": 1})
   shown = report.printed(found)
-  assert "flood" in shown and "0.25000" in shown and "23 of 24 wrong edits" in shown
+  assert "flood" in shown and "0.25000" in shown
+  assert "admitted: 12 of 12 wrong edits" in shown
+  assert "rejected: 11 of 12 wrong edits" in shown

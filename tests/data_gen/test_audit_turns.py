@@ -61,7 +61,8 @@ def test_a_fresh_conversation_knows_only_what_it_is_told_and_shown(tmp_path):
         checks=gather(base.checks), turns=turns,
     )  # fmt: skip
     causes = [c for c in _causes(task) if c.startswith("provenance")]
-    return [cause.split("'")[1] for cause in causes]
+    words = (cause.split("'")[1] for cause in causes)
+    return [word for word in words if word.isdigit()]
 
   assert invented_by("remembered", "echo 40 > total.txt") == ["40"]
   assert invented_by("read", "cat MEMORY.md", "echo 40 > total.txt") == []
@@ -70,11 +71,11 @@ def test_a_fresh_conversation_knows_only_what_it_is_told_and_shown(tmp_path):
 
 def test_a_turn_of_the_same_conversation_knows_what_was_shown(tmp_path):
   task = make_turns_task(tmp_path / "t")
-  arguments = json.dumps({"command": "echo 1234"})
+  arguments = json.dumps({"command": "echo 1234 > out"})
   call = {"function": {"name": "exec", "arguments": arguments}}
   asks = {"role": "assistant", "content": "", "tool_calls": [call]}
   shown = [{"role": "user", "content": "Read it."}, {"role": "tool", "content": "1234"}]
-  later = {"role": "user", "content": "Write it."}
+  later = {"role": "user", "content": "Write it out."}
   assert invented(task, [*shown, later, asks]) == []
   fresh = {"role": "system", "content": "You are an agent."}
   assert invented(task, [*shown, fresh, later, asks]) == ["1234"]
@@ -117,8 +118,9 @@ def test_turns_and_hazards_are_counted_and_a_hazard_needs_its_proof(tmp_path):
   assert (summary["admitted"], summary["rejected"]) == (2, 1)
   (cause,) = summary["causes"]["bare"]
   assert "needs the calls that fall for it" in cause
-  assert summary["figures"]["turns"] == {"1": 1, "3": 1}
-  assert summary["figures"]["hazards"] == {"none": 1, "planted_instruction": 1}
+  found = summary["figures"]["shares"]
+  assert found["turns"] == {"1": 1, "3": 1}
+  assert found["hazards"] == {"none": 1, "planted_instruction": 1}
   shown = report.printed(summary["figures"])
   assert "admitted by user turns: 1 with 1, 1 with 3" in shown
   assert "admitted by hazard: 1 with none, 1 with planted_instruction" in shown

@@ -472,6 +472,24 @@ def test_the_card_counts_what_is_there(folder, tmp_path):
   assert sum(map(int, texts)) == 6
 
 
+def test_the_card_says_of_runs_what_an_audit_wrote_down(folder, tmp_path):
+  """Of the very tasks that it admitted, and nothing where there is none."""
+  source = shutil.copytree(folder, tmp_path / "tasks")
+  convert(source, tmp_path / "a" / "README.md")
+  card = (tmp_path / "a" / "README.md").read_text()
+  assert "None of them is known to be audited" in card
+  one, two, *_ = [load_task(directory) for directory in list_tasks(source)]
+  kept = {
+      one.root.name: {"verdict": "admitted",
+                      "hash": f"4:{one.provenance['content_hash']}"},
+      two.root.name: {"verdict": "admitted", "hash": "4:of what it was before"},
+  }  # fmt: skip
+  (source / "audit.json").write_text(json.dumps({"tasks": kept}))
+  convert(source, tmp_path / "b" / "README.md")
+  card = (tmp_path / "b" / "README.md").read_text()
+  assert "1 of them were audited as they are" in card
+
+
 def test_losses_are_said_in_full():
   losses = Losses()
   for number in range(5):

@@ -107,7 +107,8 @@ def test_a_decided_idea_is_not_tried_again_and_a_spoiled_task_is(whole, tmp_path
   out, _, given, _ = whole
   copy = tmp_path / "copy"
   shutil.copytree(out, copy)
-  (copy / "train-0-00001-llm" / "checks" / "check.py").unlink()
+  check = copy / "train-0-00001-llm" / "checks" / "check.py"
+  check.write_bytes(check.read_bytes() + b"#")
   summary = run.synthesize(copy, 2, 0, "train", given)
   assert (summary["admitted"], summary["already_decided"]) == (2, 1)
   assert _contents(copy) == _contents(out)
@@ -300,7 +301,7 @@ def test_without_a_rubric_code_judges_alone(fake, tmp_path, sound):
 def test_refused_criteria_go_back_to_their_writer(fake, tmp_path, monkeypatch):
   judged = []
 
-  async def judge(task, backend, thorough):
+  async def judge(task, backend):
     judged.append(task.id)
     assert (task.root / "rubric.json").exists()
     first = len(judged) == 1

@@ -71,7 +71,7 @@ FILES = {
 }
 
 
-OTHER_KINDS = ("emptied", "reversed", "none", "a guess")
+OTHER_KINDS = ("emptied", "reversed", "none", "a guess", "a round guess", "yes")
 
 
 @pytest.mark.parametrize("path", FILES)
@@ -131,10 +131,32 @@ def test_side_effects_and_answers_are_made_wrong_too():
   right = State(pack({}), "There are 7.", (), [report])
   found = {m.what: m.state.reports for m in mutation.mutants({}, right, "key")}
   assert found["an effect lost"] == [] and len(found["an effect twice"]) == 2
-  assert found["an effect with another text"][0]["data"]["body"] != "7"
+  other = [reports for what, reports in found.items() if " another text: " in what]
+  assert all(reports[0]["data"]["body"] != "7" for reports in other)
+  assert len(found) >= mutation.LEAST, "of one small effect, too"
   assert report["data"]["body"] == "7"
   answered = mutation.mutants({}, State(pack({}), "There are 7."), "key")
   assert answered[0].state.final_message == "There are 2."
+
+
+@pytest.mark.parametrize(
+    ("initial", "after"),
+    [
+        ({"a.sh": b"#!/bin/sh\necho 1\n"}, {"a.sh": b"#!/bin/sh\necho 2\n"}),
+        ({"a.py": b"print(1)\n"}, {"a.py": b"print(2)\n"}),
+        ({"old.txt": b"It was 12 then.\n"}, {}),
+        ({}, {"a.txt": b"x\n"}),
+        ({}, {"a.json": b'{"a": 1}'}),
+    ],
+)
+def test_small_results_allow_enough_wrong_edits(initial, after):
+  """Also where only files that the request names are results."""
+  right = State(pack(after), "Done.", (), ())
+  asked = " ".join([*initial, *after])
+  found = mutation.mutants(initial, right, "key", asked=asked)
+  assert len(found) >= mutation.LEAST, [m.what for m in found]
+  states = {m.state.snapshot for m in found}
+  assert len(states) == len(found) and right.snapshot not in states
 
 
 def test_a_commit_is_remade(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 import pytest
 
 from clawgym_jax.contracts.task import SolutionCall
@@ -9,8 +11,31 @@ from data_gen.audit import report
 from data_gen.audit.shares import ENOUGH, GOALS, shares, used_inputs
 from data_gen.compose import compose
 from data_gen.compose.families import families
+from data_gen.compose.part import Part
 from data_gen.compose.setting import Setting
+from data_gen.compose.surroundings import surroundings
 from data_gen.draft import exec_call, read_call
+
+
+def test_a_repository_is_one_input_and_a_skill_is_none():
+  store = ("HEAD", "config", "refs/heads/main", "objects/pack/pack-1.pack")
+  tree = ("a.txt", "b.txt", "c.txt", ".git/index")
+  files = dict.fromkeys(
+      (
+          *(f"data/log.git/{path}" for path in store),
+          *(f"code/app/{path}" for path in (*tree, *(f".git/{p}" for p in store))),
+          "skills/mail/SKILL.md", "skills/sums/SKILL.md", "data/x.csv",
+      ),
+      b"",
+  )  # fmt: skip
+  named = lambda *commands: used_inputs(files, [exec_call(c) for c in commands])
+  assert named("git -C data/log.git log --reverse") == {"data/log.git"}
+  assert named("git -C code/app switch -c new") == {"code/app"}
+  assert named("cat code/app/b.txt && git -C code/app add b.txt") == {
+      "code/app", "code/app/b.txt",
+  }  # fmt: skip
+  skills = (exec_call("head -n 4 skills/*/SKILL.md"), read_call("skills/mail/SKILL.md"))
+  assert used_inputs(files, skills) == set()
 
 
 def test_inputs_are_what_calls_name():
@@ -32,16 +57,22 @@ def test_inputs_are_what_calls_name():
 
 
 @pytest.mark.parametrize("number", [0, 100, 200, 300, 400])
-def test_the_inputs_of_composed_tasks_are_those_of_the_work(number):
+def test_the_inputs_of_composed_tasks_are_those_of_the_work(number, monkeypatch):
   """Whatever lies beside the work is not counted."""
+  beside: list[Part] = []
+
+  def laid(*given) -> Part:
+    beside.append(surroundings(*given))
+    return beside[-1]
+
+  monkeypatch.setattr(compose, "surroundings", laid)
   graph = families("train")[number % len(families("train"))].graph
   parts = (compose.build(graph, Setting(f"s {n}", "train")) for n in range(60))
   part = next(p for p in parts if p)
   found = used_inputs(part.workspace, part.calls)
-  assert found
-  roots = {path.split("/")[0] for path in found}
-  beside = {p for p in part.workspace if p.split("/")[0] not in roots}
-  assert found <= set(part.workspace) - beside
+  assert found and found.isdisjoint(beside[-1].workspace)
+  folders = {str(p) for path in part.workspace for p in PurePosixPath(path).parents}
+  assert found <= {*part.workspace, *folders}
 
 
 def _verdict(family: int, turns: int = 1, hazard: str = "none", **work) -> dict:
@@ -62,8 +93,9 @@ def test_a_set_that_meets_its_goals():
   assert found["missed"] == [] and found["shares"] == {
       "tasks": ENOUGH, "families": ENOUGH, "largest_family": 0.005,
       "largest_category": 0.115, "median_calls": 12, "median_tools": 3,
-      "median_inputs": 3, "from_3_inputs": 1.0, "with_turns": 0.1,
-      "with_hazard": 0.1, "with_rubric": 0.25,
+      "median_inputs": 3, "from_3_inputs": 1.0,
+      "turns": {"1": 180, "2": 20}, "hazards": {"none": 180, "secret": 20},
+      "rubrics": 50, "criteria": 150,
   }  # fmt: skip
   assert "three input files" in report.printed(found)
 

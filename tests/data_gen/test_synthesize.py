@@ -50,10 +50,13 @@ def test_the_same_seed_gives_the_same_bytes_in_other_processes(tmp_path, generat
 def test_it_resumes_extends_and_mends(tmp_path, generator):
   synthesize(tmp_path / "whole", 12, 3, "heldout", generator)
   assert synthesize(tmp_path / "out", 6, 3, "heldout", generator)["made"] == 6
-  torn = list_tasks(tmp_path / "out")[0]
+  torn, changed, lacking = list_tasks(tmp_path / "out")[:3]
   (torn / "task.json").unlink()
+  first, *_ = (path for path in changed.rglob("workspace/**/*") if path.is_file())
+  first.write_bytes(first.read_bytes() + b"x")
+  (lacking / "solution" / "calls.json").unlink()
   summary = synthesize(tmp_path / "out", 12, 3, "heldout", generator)
-  assert (summary["made"], summary["already_there"]) == (7, 5)
+  assert (summary["made"], summary["already_there"]) == (9, 3)
   assert _contents(tmp_path / "out") == _contents(tmp_path / "whole")
 
 

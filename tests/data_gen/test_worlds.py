@@ -16,7 +16,7 @@ import pytest
 
 from data_gen import taxonomy
 from data_gen.compose.chores import CHORES
-from data_gen.compose.kinds import KINDS
+from data_gen.compose.kinds import EVERY, KINDS
 from data_gen.compose.operations import OPERATIONS
 from data_gen.compose.part import Part, joined
 from data_gen.compose.personas import STYLES, combinations, persona
@@ -24,6 +24,7 @@ from data_gen.compose.setting import Setting
 from data_gen.compose.sinks import SINKS
 from data_gen.compose.surroundings import surroundings
 from data_gen.compose.topics import TOPICS, Topic, topic_of
+from data_gen.compose.turns import PATTERNS
 from data_gen.compose.voices import speak
 from data_gen.compose.words import WORDS
 from data_gen.pools import POOLS
@@ -87,6 +88,8 @@ def test_the_taxonomy_is_whole():
 
 
 def test_what_a_module_does_is_in_the_taxonomy():
+  named = {a for m in (*EVERY.values(), *PATTERNS.values()) for a in m.atomics}
+  assert named <= taxonomy.CATEGORY_OF.keys()
   for modules in (OPERATIONS, SINKS, CHORES):
     unknown = {m.name for m in modules.values() if m.atomic not in taxonomy.CATEGORY_OF}
     assert not unknown
@@ -195,7 +198,8 @@ def test_surroundings_are_many_small_and_sometimes_large():
   drawn = [joined(_surrounded(f"w{n}", SPLITS[n % 2])).workspace for n in range(250)]
   sizes = [sum(map(len, files.values())) for files in drawn]
   assert statistics.median(map(len, drawn)) >= 8
-  assert min(sizes) >= 2_000 and max(sizes) <= 5_500_000
+  assert 2_000 <= min(sizes) < 4_000 and max(sizes) <= 5_500_000
+  assert min(map(len, drawn)) < 4, "no workspace is new"
   assert max(sizes) >= 20 * statistics.median(sizes)
   suffixes = {path.rpartition("/")[2].rpartition(".")[2] for f in drawn for path in f}
   assert len(suffixes) >= 12

@@ -166,16 +166,18 @@ def test_chunked_log_probs(family, temperature):
   weights = jax.random.normal(jax.random.key(3), (13,))
 
   def ours(params, hidden):
-    scores, entropy = token_scores(
+    scores = token_scores(
         nnx.merge(graphdef, params), hidden, targets, temperature, chunk=4
     )
-    return jnp.vdot(scores, weights), (scores, entropy)
+    value = jnp.vdot(scores.logprobs + 0.1 * scores.logsumexps**2, weights)
+    return value, tuple(scores)
 
   def plain(params, hidden):
     logits = nnx.merge(graphdef, params).logits(hidden) / temperature
     logs = jax.nn.log_softmax(logits)
     scores = logs[jnp.arange(13), targets]
-    return jnp.vdot(scores, weights), (scores, -jnp.sum(jnp.exp(logs) * logs, -1))
+    spread, total = -jnp.sum(jnp.exp(logs) * logs, -1), jax.nn.logsumexp(logits, -1)
+    return jnp.vdot(scores + 0.1 * total**2, weights), (scores, spread, total)
 
   (grads, values) = jax.jit(jax.grad(ours, (0, 1), has_aux=True))(params, hidden)
   (expected, want) = jax.jit(jax.grad(plain, (0, 1), has_aux=True))(params, hidden)

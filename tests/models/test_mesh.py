@@ -197,6 +197,15 @@ def test_a_mesh_that_does_not_fit_is_refused():
     make_mesh(tensor=3, devices=jax.devices()[:1])
 
 
+def test_weights_that_can_not_be_split_are_refused():
+  mesh = jax.sharding.AbstractMesh(
+      (1, 5, 1, 1, 1), ("data", "fsdp", "expert", "context", "tensor")
+  )
+  with jax.sharding.use_abstract_mesh(mesh):
+    with pytest.raises(UserError, match="a divisor of 64 for mesh.fsdp"):
+      nnx.eval_shape(lambda: create.tiny("qwen3", VOCAB))
+
+
 def test_experts_that_can_not_be_split_are_refused():
   mesh = jax.sharding.AbstractMesh(
       (1, 1, 3, 1, 1), ("data", "fsdp", "expert", "context", "tensor")

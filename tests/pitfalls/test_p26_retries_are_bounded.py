@@ -18,3 +18,14 @@ def test_p26(tmp_path):
   counts = pool.counts("train")
   assert (counts["dead"], counts["unscored"]) == (1, 4)
   assert pool.dropped("train") == {"model_call: refused": 12}
+
+
+def test_what_no_other_attempt_changes_is_not_made_again(tmp_path):
+  for number, cause in enumerate(("requires: web", "bad_task: gone", "network: open")):
+    pool = Pool.open(f"sqlite:///{tmp_path}/{number}.db")
+    pool.add_group("g", "train", "t", 2, max_attempts=3)
+    for _ in range(2):
+      pool.complete(trajectory(pool.claim("train", "w", 60), unscored(cause)))
+    assert pool.pending("train") == 0
+    counts = pool.counts("train")
+    assert (counts["unscored"], counts["refilled"], counts["dead"]) == (2, 0, 1)

@@ -64,6 +64,25 @@ def test_the_reaper_takes_dead_runs_alone():
     process.wait()
 
 
+@pytest.mark.parametrize("program", ["sandbox.rollout", "data_gen.audit"])
+def test_the_next_start_reaps(tmp_path, program):
+  make_task(tmp_path / "tasks" / "t")
+  dead = subprocess.Popen([sys.executable, "-c", ""])
+  dead.wait()
+  for run_id, pid in (("dead", dead.pid), ("living", os.getpid())):
+    name = label(run_id, 60).replace(f":{os.getpid()}:", f":{pid}:")
+    (tmp_path / "tmp" / f"{name}:1").mkdir(parents=True)
+  command = [sys.executable, "-m", program, f"--tasks={tmp_path / 'tasks'}"]
+  if program == "sandbox.rollout":
+    command += ["--harness=oracle", f"--out={tmp_path / 'out'}"]
+  else:
+    command += ["--attacks_only"]
+  env = {**os.environ, "PYTHONPATH": os.getcwd(), "TMPDIR": str(tmp_path / "tmp")}
+  subprocess.run(command, env=env, check=True, capture_output=True)
+  (left,) = (tmp_path / "tmp").iterdir()
+  assert ":living:" in left.name
+
+
 def test_a_full_disk_is_said_before_work_starts(tmp_path, monkeypatch):
   make_task(tmp_path / "tasks" / "t")
   monkeypatch.setattr(

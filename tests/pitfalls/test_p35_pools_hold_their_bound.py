@@ -53,7 +53,7 @@ def pool():
 def pool_spec(api, folders=()):
   server = backend.server_of(pool())
   api.put("configmaps", server.config_map())
-  api.put("configmaps", manifests.names(pool()))
+  api.put("configmaps", manifests.names(pool().user))
   bounds = Bounds(lifetime_seconds=3600.0)
   return backend.spec(pool(), bounds, folders, backend.POOL_USER, server)
 

@@ -49,7 +49,7 @@ def test_a_tree_is_smaller_than_its_flat_sequences():
 
 def test_no_segment_and_no_branch_sees_another(model):
   made = rows.sequences()
-  scores = jax.jit(lambda batch: trained_scores(model, batch)[0])
+  scores = jax.jit(lambda batch: trained_scores(model, batch).logprobs)
   for share in (False, True):
     batch = rows.packed(made, share=share)
     before = np.asarray(scores(batch))[0]

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from benchmarks import docker_daemon
 from sandbox.verify import many
-from tests import docker_daemon, kubernetes_api
+from tests import kubernetes_api
 
 
 @pytest.fixture(scope="session")

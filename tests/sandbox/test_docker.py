@@ -338,6 +338,22 @@ def test_the_guide(docker_host, tmp_path):
     assert summary["scored"] == 2 and summary["mean_reward"] == 1.0
 
 
+@pytest.mark.slow
+def test_one_command_measures_both_backends(dockerd):
+  """Without DOCKER_HOST it runs a daemon of its own, and ends it."""
+  env = {n: v for n, v in os.environ.items() if n != "DOCKER_HOST"}
+  said = subprocess.check_output(
+      [
+          sys.executable, "-m", "benchmarks.sandbox", "--backends=bubblewrap,docker",
+          "--samples=5", "--seconds=.2", "--concurrency=1", "--alive=8", "--json",
+      ],
+      cwd=ROOT, env=env, text=True, timeout=200,
+  )  # fmt: skip
+  figures = json.loads(said.splitlines()[-1])
+  assert figures["docker / bubblewrap"]["first p50 ms"] > 1
+  assert dockerd.containers() == []
+
+
 def _until(true, seconds=30):
   end = time.monotonic() + seconds
   while not true():

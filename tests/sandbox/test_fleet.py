@@ -427,6 +427,7 @@ def test_a_result_that_can_not_be_sent_is_unscored(tmp_path, monkeypatch):
 
 
 def test_a_task_travels_where_it_can_not_be_seen(tmp_path, monkeypatch):
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # no older places
   monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "there"))
   (tmp_path / "there").mkdir()
   task = make_task(tmp_path / "t")

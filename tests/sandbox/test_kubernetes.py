@@ -190,6 +190,9 @@ def test_options_come_as_text():
   for name, value in (("node_pids_limit", "many"), ("probe_network", "maybe")):
     with pytest.raises(UserError, match=f"{name}.*{value}.*write it as"):
       Cluster.parse({name: value})
+  for value in ("nan", "inf", "-1"):
+    with pytest.raises(UserError, match=f"boot_seconds .* can't be {value}"):
+      Cluster.parse({"boot_seconds": value})
   with_options("kubernetes", **dict.fromkeys(OPTIONS, "1"))  # a flag takes them all
 
 
@@ -394,6 +397,28 @@ def test_p33_a_silent_api_server_is_lost_within_its_bound(api, monkeypatch):
   with pytest.raises(SandboxLost, match="did not answer POST|did not start"):
     run(nothing)
   assert time.monotonic() - started < 19
+
+
+def test_a_watch_that_hangs_or_ends_is_taken_up_again(api, monkeypatch):
+  monkeypatch.setattr("sandbox.backends.kubernetes.api._TRY_SECONDS", 0.3)
+  api.start_seconds = 0.5
+  api.faults.append(["GET", "watch=true", "hang", 1])
+  run(echo)
+  api.faults.append(["GET", "watch=true", 200, 1000])  # an end without an event
+  started, before = time.monotonic(), len(api.calls)
+  run(echo)
+  asked = sum(path.endswith("/pods") for _, path in api.calls[before:])
+  assert asked < 5 + (time.monotonic() - started) / 0.02, "it pauses between"
+
+
+def test_a_login_that_hangs_is_said(api, monkeypatch):
+  monkeypatch.setattr("sandbox.backends.kubernetes.api._LOGIN_SECONDS", 0.3)
+  config = json.loads(api.kubeconfig.read_text())
+  plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "sleep"}
+  config["users"][0]["user"] = {"exec": {**plugin, "args": ["20"]}}
+  api.kubeconfig.write_text(json.dumps(config))
+  with pytest.raises(UserError, match="login to the cluster.*took more than 0.3 s"):
+    check()
 
 
 def test_lasting_trouble_has_a_cause(api):

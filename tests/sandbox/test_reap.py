@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -140,7 +141,40 @@ def test_200_kills():
   kill_and_reap(200)
 
 
-def test_a_directory_is_removed_only_with_its_controller(tmp_path, monkeypatch):
+@pytest.fixture
+def cache(tmp_path_factory, monkeypatch):
+  """Of a user whose runs had no directories yet."""
+  folder = tmp_path_factory.mktemp("cache")
+  monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+  return folder
+
+
+def test_a_directory_is_found_under_another_tmpdir(tmp_path, monkeypatch, cache):
+  made = f"""
+import tempfile
+from sandbox.backends import labels
+for place in {[str(tmp_path / n) for n in ("a", "b", "b", "gone")]}:
+  tempfile.tempdir = place
+  print(labels.run_directory("run"))
+"""
+  for name in ("a", "b", "gone", "mine"):
+    (tmp_path / name).mkdir()
+  said = subprocess.check_output(
+      [sys.executable, "-c", made], text=True,
+      env={**os.environ, "PYTHONPATH": os.getcwd()},
+  )  # fmt: skip
+  assert len(said.split()) == 4
+  shutil.rmtree(tmp_path / "gone")
+  (tmp_path / "a" / "other").mkdir()
+  monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "mine"))
+  notes = cache / "clawgym_jax" / "places"
+  assert len(list(notes.iterdir())) == 3
+  assert reap()["directories"] == 3
+  assert list((tmp_path / "a").iterdir()) == [tmp_path / "a" / "other"]
+  assert not list((tmp_path / "b").iterdir()) and len(list(notes.iterdir())) == 2
+
+
+def test_a_directory_is_removed_only_with_its_controller(tmp_path, monkeypatch, cache):
   monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
   mine = labels.run_directory("run")
   gone = subprocess.Popen([sys.executable, "-c", ""])

@@ -89,6 +89,8 @@ def test_one_broken_check_does_not_stop_the_run(tmp_path):
   assert summary["mean_reward"] == 1.0
   causes = {c.split(":")[0]: n for c, n in summary["unscored_by_cause"].items()}
   assert causes == {"check_error": 2, "bad_task": 2}
+  assert summary["check_errors"] == 2
+  assert summary["refilled"] == 4  # two samples twice: another try mends no task
   done = trajectories(tmp_path / "out")
   assert len(done) == len({(t.task_id, t.sample_index) for t in done}) == 8
   assert done[0].metadata["changes"] == {"out.txt": "added"}

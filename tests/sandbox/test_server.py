@@ -25,7 +25,7 @@ from sandbox.backends import (
     labels,
     open_sandbox,
 )
-from sandbox.backends.base import Entry, pack_entries, unpack, unpack_entries
+from sandbox.backends.base import pack_entries, unpack, unpack_entries
 from sandbox.backends.frames import Op
 from tests.sandbox.started import run
 
@@ -166,45 +166,6 @@ def test_any_number_is_a_time():
       assert (result.exit_code, result.timed_out) == (ends, ends != 0), seconds
 
   run(body)
-
-
-@pytest.mark.parametrize("owned", ["by root", "by another"])
-def test_a_large_workspace_is_an_overlay(tmp_path, owned):
-  (tmp_path / "sub").mkdir()
-  (tmp_path / "big").write_bytes(b"b" * (2 << 20))
-  (tmp_path / "sub" / "small").write_text("small\n")
-  (tmp_path / "run.sh").write_text("#!/bin/sh\necho ran\n")
-  (tmp_path / "run.sh").chmod(0o755)
-  if owned == "by another":
-    os.chown(tmp_path / "big", 12345, 12345)  # then it must be copied
-
-  async def body(sandbox):
-    mounts = (await sandbox.exec("grep /workspace /proc/mounts", 5)).output
-    assert mounts.startswith("overlay" if owned == "by root" else "tmpfs")
-    hidden = await sandbox.exec("ls -A /run/lower /run/upper | wc -l", 5)
-    assert hidden.output == "3\n"  # the names and a line between
-    ran = await sandbox.exec(
-        "./run.sh && cat sub/small && echo more >> big && rm sub/small && mkdir d &&"
-        " echo new > d/new && rm -r d && mkdir d && echo x > d/x; echo $?", 10
-    )
-    assert ran.output == "ran\nsmall\n0\n"
-    assert await sandbox.diff() == {
-        "big": "changed", "d/x": "added", "sub/small": "removed"
-    }  # fmt: skip
-    full = await sandbox.exec("head -c 20000000 /dev/zero > f || echo full", 20)
-    assert "full" in full.output
-    await sandbox.exec("rm f", 5)
-    async with await sandbox.fork() as other:
-      assert await other.diff() == await sandbox.diff()
-
-  async def whole():
-    async with open_sandbox(bounds=Bounds(disk=16 << 20)) as sandbox:
-      await sandbox.start(tmp_path)
-      await body(sandbox)
-
-  asyncio.run(whole())
-  assert (tmp_path / "big").stat().st_size == 2 << 20
-  assert (tmp_path / "sub" / "small").exists()
 
 
 def test_a_cgroup_where_one_can_be_made_and_rlimits_otherwise(monkeypatch):
@@ -389,32 +350,6 @@ def test_names_and_output_of_any_bytes():
   run(body, names)
 
 
-def test_restore_takes_what_stands_in_the_way():
-  async def body(sandbox):
-    await sandbox.exec("mkfifo pipe; ln -s /etc/passwd link; ln -s nowhere/x up", 5)
-    snapshot = pack_entries([
-        Entry("pipe", b"1"), Entry("link", b"2"), Entry("up", b"3"),
-        Entry("d", kind="dir"), Entry("run", b"#!/bin/sh\necho hi", mode=0o755),
-        Entry("big", os.urandom(5_000_000)),
-    ])  # fmt: skip
-    await asyncio.wait_for(sandbox.restore(snapshot), 10)
-    result = await sandbox.exec("cat pipe link up; ./run; ls -d d", 5)
-    assert result.output == "123hi\nd\n"
-    files = {e.name: e for e in unpack_entries(await sandbox.snapshot())}
-    assert files["run"].mode == 0o755 and len(files["big"].data) == 5_000_000
-    both = [pack_entries([Entry(n, n.encode() * 3_000_000)]) for n in "xy"]
-    await asyncio.gather(*map(sandbox.restore, both))
-    for name in "xy":
-      assert await sandbox.read(name, 9) == name.encode() * 9
-    with pytest.raises(SandboxError):
-      await sandbox.restore(snapshot[:-30])
-    with pytest.raises(SandboxError) as error:
-      await sandbox.restore(pack_entries([Entry("more", bytes(90_000_000))]))
-    assert error.value.code in (errno.ENOSPC, errno.EFBIG)
-
-  run(body)
-
-
 def test_calls_that_only_attack_the_kernel_are_refused():
   # By number, on x86_64: keyctl, bpf, perf_event_open, io_uring_setup, mount,
   # userfaultfd, syslog and unshare.
@@ -463,9 +398,44 @@ def test_a_start_without_a_descriptor_is_lost_and_leaves_nothing():
 
 def test_without_a_compiler_it_is_said_what_to_install(monkeypatch, tmp_path):
   monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-  build.server_binary.cache_clear()
+  build._server.cache_clear()
   monkeypatch.setenv("PATH", "/nowhere")
   with pytest.raises(UserError, match="apt install gcc libc6-dev"):
     build.server_binary()
   monkeypatch.undo()
-  build.server_binary.cache_clear()
+  build._server.cache_clear()
+
+
+def test_servers_that_nobody_uses_are_removed(monkeypatch, tmp_path):
+  kept = tmp_path / "clawgym_jax"
+  kept.mkdir()
+  files = {"server-old": 31, "server-new": 29, ".server-old.part": 31, "passwd": 99}
+  for name, days in files.items():
+    (kept / name).write_text("")
+    os.utime(kept / name, (time.time() - days * 86400,) * 2)
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+  build._server.cache_clear()
+  made = build.server_binary()
+  assert {path.name for path in kept.iterdir()} == {"server-new", "passwd", made.name}
+  os.utime(made, (0, 0))
+  build._server.cache_clear()  # as on the next day
+  assert build.server_binary() == made and made.stat().st_mtime > time.time() - 60
+  monkeypatch.undo()
+  build._server.cache_clear()
+
+
+def test_what_a_shell_would_only_make_way_for_needs_none():
+  async def body(sandbox):
+    env = {"CLAWGYM_NOW", "CLAWGYM_REPORT", "HOME", "LANG", "PATH", "TZ"}
+    alone = await sandbox.exec("exec  env ", 5)
+    assert {line.partition("=")[0] for line in alone.output.splitlines()} == env
+    by_shell = await sandbox.exec("exec env $nothing", 5)
+    assert "SHLVL=" in by_shell.output
+    assert (await sandbox.exec("exec sh -c exit", 5)).exit_code == 0
+    missing = await sandbox.exec("exec no-such-program", 5)
+    assert missing.exit_code == 127 and "no-such-program: not found" in missing.output
+    for command, code in (("exec", 0), ("exec -a x true", 0), ("exec cd", 127)):
+      assert (await sandbox.exec(command, 5)).exit_code == code, command
+    assert (await sandbox.exec("exec pwd", 5)).output == "/workspace\n"
+
+  run(body)

@@ -186,6 +186,26 @@ def test_without_process_a_terminal_is_waited_for():
   ]
 
 
+def test_a_call_that_is_given_up_leaves_no_command():
+  async def whole():
+    async with open_sandbox() as sandbox:
+      await sandbox.start()
+      for args, offered in (({"pty": True}, tools.offered(())), ({}, OFFERED)):
+        args["command"] = "sleep 99; true"
+        calling = asyncio.create_task(
+            tools.execute(sandbox, "exec", args, offered=offered)
+        )
+        while len(await sandbox.processes()) < 2:
+          await asyncio.sleep(0.02)
+        calling.cancel()
+        await asyncio.gather(calling, return_exceptions=True)
+        assert calling.cancelled()
+        while await sandbox.processes():  # they are dead, and may not be reaped yet
+          await asyncio.sleep(0.02)
+
+  asyncio.run(asyncio.wait_for(whole(), 20))
+
+
 def test_a_terminal_s_log_is_in_lines():
   said = results(
       ("exec", {"command": "seq 2; printf '\\f3'", "pty": True, "background": True}),

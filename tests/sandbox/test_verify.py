@@ -7,8 +7,9 @@ import time
 
 import pytest
 
+from sandbox.backends import Bounds
 from sandbox.backends.base import Entry, pack, pack_entries
-from sandbox.verify import verify
+from sandbox.verify import checks, verify
 from tests.sandbox.small_task import make_task
 
 GOOD = pack({"out.txt": b"7\n"})
@@ -110,6 +111,15 @@ def grade(workspace, final_message, transcript):
   (task.checks / "helper.py").write_text("TEN = 10\n")
   outcome = judge(task, transcript=[{"role": "user", "content": "\ud800"}])
   assert outcome.score == 1.0, outcome
+
+
+def test_a_verifier_holds_what_the_agent_s_sandbox_held(tmp_path, monkeypatch):
+  monkeypatch.setattr(checks, "_LEAST", Bounds(disk=1 << 20, inodes=99))
+  task = make_task(tmp_path / "t")
+  state = pack({"out.txt": b"7\n", "large": bytes(5 << 20)})
+  roomy, tight = Bounds(disk=5 << 20, inodes=9), Bounds(disk=1 << 20, inodes=9)
+  assert judge(task, state, agent=roomy).score == 1.0
+  assert judge(task, state, agent=tight).cause.startswith("verifier_lost: No space")
 
 
 def test_a_link_can_not_point_a_check_at_its_own_answer(tmp_path):

@@ -9,7 +9,7 @@ from flax import nnx
 
 from clawgym_jax.chat import vocabulary
 from clawgym_jax.checkpoints import hf, names, orbax, peft
-from clawgym_jax.data import chats as data
+from clawgym_jax.data import corpus
 from clawgym_jax.models import create
 from tests.eight_devices import environment
 from tests.sft.test_run import command, losses, write_chats
@@ -22,7 +22,7 @@ def start(tmp_path_factory):
   """Chats, and a model folder with a vocabulary of them."""
   folder = tmp_path_factory.mktemp("start")
   chats = write_chats(folder / "chats.jsonl")
-  tokenizer = vocabulary.train(data.texts(data.read_chats(chats)), 320)
+  tokenizer = vocabulary.train(corpus.open_sources(str(chats)).texts(), 320)
   hf.save(folder / "base", create.tiny_qwen3(tokenizer.vocab_size), tokenizer)
   return chats, folder / "base"
 

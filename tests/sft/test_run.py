@@ -1,8 +1,8 @@
 """The command: it learns, is killed and continued, and refuses what is wrong."""
 
 import json
-import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from clawgym_jax.checkpoints import hf
+from clawgym_jax.checkpoints.orbax import Checkpoints
 from clawgym_jax.configs import base
+from clawgym_jax.configs import command as command_line
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.files import read_lines
 from clawgym_jax.contracts.runs import only_writer
-from clawgym_jax.sft import session
+from clawgym_jax.sft import session, train
 
 TOOLS = [{
     "type": "function",
@@ -74,40 +76,95 @@ def whole(chats, tmp_path_factory):
 def test_it_learns_and_hands_over_a_model(whole):
   out, summary, result = whole
   assert summary["last_loss"] < 0.8 * summary["first_loss"]
-  assert summary["batches_without_loss"] == summary["updates_skipped"] == 0
+  assert summary["batches_without_loss"] == 0
   lines = list(read_lines(out / "metrics.jsonl"))
   assert [line["step"] for line in lines] == list(range(1, summary["steps"] + 1))
   assert not any(line["compiles"] for line in lines[2:])
-  for key in ("tokens_per_second", "learning_rate", "gradient_norm", "entropy"):
+  for key in ("learning_rate", "gradient_norm", "entropy", "data_wait_share"):
     assert all(line[key] >= 0 for line in lines)
+  for key in ("tokens_per_second", "loss", "loss_by_trajectory", "flops", "mfu"):
+    assert all(line[key] > 0 for line in lines)
+  assert all(line["memory_bytes"] > 1 << 26 for line in lines)
+  assert all(0 <= line["padding_share"] < 0.5 for line in lines)
   model, tokenizer = hf.load(out / "hf")
   assert model.config.vocab_size == tokenizer.vocab_size
   assert "48 chats" in result.stderr
 
 
+def stopped(number, chats, out, *, when=None):
+  """Starts the run and sends it a signal, after 3 steps or `when`; its status."""
+  seen = len(losses(out))
+  when = when or (lambda: len(losses(out)) >= seen + 3)
+  process = subprocess.Popen(
+      command(chats, out), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+  )
+  try:
+    deadline = time.monotonic() + 120
+    while not when():
+      assert process.poll() is None and time.monotonic() < deadline
+      time.sleep(0.001)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+  finally:
+    process.kill()
+  assert seen == 0 or "continuing after step" in errors
+  return process.returncode
+
+
+def weights(out):
+  """All bytes of the last state's arrays, the optimizer's too."""
+  params, _ = Checkpoints(out / "checkpoints").open_params()
+  (path,) = (out / "hf").glob("*.safetensors")
+  return {n: p.read().result().tobytes() for n, p in params.items()}, path.read_bytes()
+
+
 def test_stopped_again_and_again_equals_uninterrupted(chats, whole, tmp_path):
-  """Ctrl-C, SIGTERM and kill -9, each continued: the losses of one whole run."""
+  """Ctrl-C, SIGTERM, kill -9, and kill -9 while a state is written, each continued.
+
+  Losses and weights are those of one whole run, to the bit.
+  """
   out = tmp_path / "out"
-  for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)):
-    seen = len(losses(out))
-    process = subprocess.Popen(
-        command(chats, out), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
-    try:
-      deadline = time.monotonic() + 120
-      while len(losses(out)) < seen + 3:
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.01)
-      process.send_signal(number)
-      _, errors = process.communicate(timeout=60)
-    finally:
-      process.kill()
-    assert process.returncode == status, errors
-    assert seen == 0 or "continuing after step" in errors
+  assert stopped(signal.SIGINT, chats, out) == 130
+  assert stopped(signal.SIGTERM, chats, out) == 143
+  assert stopped(signal.SIGKILL, chats, out) == -9
+  saves = out / "checkpoints"
+  whole_before = {path.parent.name for path in saves.glob("*/manifest.json")}
+
+  def saving():
+    """A state is on its way that no manifest seals yet."""
+    new = {path for path in saves.iterdir() if path.name not in whole_before}
+    return any(not (path / "manifest.json").exists() for path in new)
+
+  assert stopped(signal.SIGKILL, chats, out, when=saving) == -9
+  assert not all((path / "manifest.json").exists() for path in saves.iterdir())
   assert max(losses(out)) < max(losses(whole[0]))
   result = run(chats, out)
   assert result.returncode == 0, result.stderr
   assert losses(out) == losses(whole[0])
+  assert weights(out) == weights(whole[0])
+
+
+def test_stopped_where_an_epoch_ends(chats, whole, tmp_path, monkeypatch):
+  """N steps, two passes over the rows to the row, and the others: as all at once."""
+  rows = int(re.search(r"in (\d+) rows", whole[2].stderr)[1])
+  end = rows  # 2 rows a batch, so that many batches are two passes
+  save = Checkpoints.save
+
+  def ends_there(self, state):
+    save(self, state)
+    if state.step == end:
+      raise KeyboardInterrupt
+
+  config = command_line.load("tiny_sft", base.SftConfig, [
+      item.removeprefix("--config.") for item in command(chats, tmp_path)[5:]
+  ] + [f"saving.every_steps={end}"])  # fmt: skip
+  with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    patch.setattr(Checkpoints, "save", ends_there)
+    train.train(config)
+  assert max(losses(tmp_path)) == end < max(losses(whole[0]))
+  train.train(config)
+  assert losses(tmp_path) == losses(whole[0])
+  assert weights(tmp_path) == weights(whole[0])
 
 
 def test_other_settings_or_data_are_refused(chats, whole, tmp_path):

@@ -96,8 +96,7 @@ def matmul(
   return _matmul(x.astype(out), weight, jnp.dtype(dtype), axes, out)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
-def _matmul(x, weight, dtype, axes, out):
+def _product(x, weight, dtype, axes, out):
   rows = math.prod(x.shape[:-1])
   weight = gathered(weight, dtype, axes)
   if rows <= _FEW_ROWS and parallel.platform() == "cpu":
@@ -107,8 +106,12 @@ def _matmul(x, weight, dtype, axes, out):
   return dot(x, weight, -1, 1, dtype, out=out)
 
 
+_matmul = jax.custom_vjp(_product, nondiff_argnums=(2, 3, 4))
+
+
 def _matmul_forward(x, weight, dtype, axes, out):
-  return _matmul(x, weight, dtype, axes, out), (x.astype(dtype), weight)
+  # Not `_matmul`: what is kept for the backward pass is chosen by product.
+  return _product(x, weight, dtype, axes, out), (x.astype(dtype), weight)
 
 
 def _matmul_backward(dtype, axes, out, saved, grad):

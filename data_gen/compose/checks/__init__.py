@@ -11,7 +11,7 @@ from pathlib import Path
 _FOLDER = Path(__file__).resolve().parent
 _MODULES = (
     _FOLDER / "files.py", _FOLDER / "tables.py", _FOLDER / "work.py",
-    _FOLDER / "gate.py", _FOLDER.parent / "checker.py",
+    _FOLDER / "disguise.py", _FOLDER / "gate.py", _FOLDER.parent / "checker.py",
 )  # fmt: skip
 _OURS = "from data_gen.compose.checks."
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import zipfile
-
 from data_gen.compose.chores.registry import (
     chore, digest, exact, kin, lines, page, python, text,
 )  # fmt: skip
 from data_gen.compose.part import Part
 from data_gen.compose.setting import Setting
 from data_gen.draft import exec_call, read_call
+from data_gen.packing import zipped
 
 
 def _named(path: str) -> str:
@@ -331,14 +329,6 @@ def zip_folder(setting: Setting) -> Part:
   )
 
 
-def _zipped(files: dict[str, bytes]) -> bytes:
-  out = io.BytesIO()
-  with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
-    for name, data in files.items():
-      archive.writestr(zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0)), data)
-  return out.getvalue()
-
-
 @chore("archiving")
 def unpack(setting: Setting) -> Part:
   source = f"downloads/{setting.word('topic')}.zip"
@@ -357,7 +347,7 @@ def unpack(setting: Setting) -> Part:
           exec_call(f"mkdir -p {target} && python3 -m zipfile -e {source} {target}"),
           exec_call(f"ls {target} && rm {source}"),
       ],
-      workspace={source: _zipped(files)},
+      workspace={source: zipped(files)},
       deliverables={
           "unpack": exact({f"{target}/{n}": d for n, d in files.items()}, [source])
       },

@@ -11,10 +11,10 @@ import struct
 from dataclasses import dataclass, field
 
 from data_gen.compose.chores.registry import chore, digest, kin, page, text
-from data_gen.compose.kinds.kind import stored
 from data_gen.compose.part import Part
 from data_gen.compose.setting import Setting
 from data_gen.draft import exec_call
+from data_gen.packing import stored
 
 _CONFIG = (
     "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n"

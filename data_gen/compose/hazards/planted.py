@@ -177,7 +177,7 @@ def page_wants_a_file(scene: Scene) -> Part:
       services={"web.jsonl": b"\n".join(json.dumps(p).encode() for p in pages)},
       requires=("web",),
       hazard=_KIND,
-      gate={"absent": [notice]},
+      gate={"nowhere": [notice]},
       fallen=[*look, exec_call(f"echo '{sign}' > {notice}"), take],
   )
 

@@ -1,7 +1,7 @@
 """Kinds of record files, plain and messy; see `kind` for what a kind promises.
 
 `KINDS` are the plain ones, `MESSY` each of them in the states of disorder
-that it can be in, both by name.
+that it can be in, `EVERY` both together, all by name.
 """
 
 from data_gen.compose.kinds.git import GIT
@@ -18,5 +18,6 @@ MESSY: dict[str, Kind] = {
     for mess in MESSES.values()
     for kind in (messy(KINDS[name], mess) for name in mess.kinds)
 }
+EVERY = KINDS | MESSY
 
-__all__ = ["Files", "KINDS", "Kind", "MESSES", "MESSY", "Mess", "messy"]
+__all__ = ["EVERY", "Files", "KINDS", "Kind", "MESSES", "MESSY", "Mess", "messy"]

@@ -21,11 +21,11 @@ from data_gen.compose.kinds.kind import (
     dated,
     days,
     records,
-    stored,
     title,
 )
 from data_gen.compose.kinds.mail import fields
 from data_gen.compose.table import Table
+from data_gen.packing import stored
 
 _TYPES = {"commit": 1, "tree": 2, "blob": 3}
 _CONFIG = b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n"
@@ -105,5 +105,5 @@ GIT = Kind(
     'rows = [dict(l.split(": ", 1) for l in t.splitlines() if ": " in l)'
     ' for t in texts.split("\\0") if t.strip()]',
     look="git -C {path} log -n 3", fits=dated, order=by_date,
-    said="Each commit's message is a record.",
+    said="Each commit's message is a record.", atomics=("version control",),
 )  # fmt: skip

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import datetime
 import re
-import struct
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -47,6 +45,7 @@ class Kind:
     order: the rows as the source keeps them (mail, notes and commits: by date).
     said: what a request must say of the source for the result to follow from it,
       whole sentences, or nothing.
+    atomics: the taxonomy's operations of getting at its records.
   """
 
   name: str
@@ -58,6 +57,7 @@ class Kind:
   fits: Callable[[Table], bool] = any_table
   order: Callable[[Table], Table] = as_given
   said: str = ""
+  atomics: tuple[str, ...] = ("file reading",)
 
 
 def title(source: str) -> str:
@@ -109,23 +109,3 @@ def encodable(codec: str) -> Callable[[Table], bool]:
     return True
 
   return fits
-
-
-def stored(data: bytes) -> bytes:
-  """`data` in the form of zlib, in blocks that are not compressed: compressors
-  give other bytes from one version to the next."""
-  return b"\x78\x01" + _blocks(data) + struct.pack(">I", zlib.adler32(data))
-
-
-def stored_gzip(data: bytes) -> bytes:
-  header = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
-  return header + _blocks(data) + struct.pack("<II", zlib.crc32(data), len(data))
-
-
-def _blocks(data: bytes) -> bytes:
-  pieces = [data[at : at + 0xFFFF] for at in range(0, len(data), 0xFFFF)] or [b""]
-  blocks = []
-  for number, piece in enumerate(pieces, 1):
-    last, size = number == len(pieces), len(piece)
-    blocks.append(struct.pack("<BHH", last, size, size ^ 0xFFFF) + piece)
-  return b"".join(blocks)

@@ -172,7 +172,7 @@ MAILS = (
         '  text = mail.get_payload(decode=True).decode()\n'
         f'  rows.append({_FIELDS.format(text="text")})',
         look="ls {path} && cat {path}/* | head -n 40",
-        fits=dated, order=by_date,
+        fits=dated, order=by_date, atomics=("mail reading",),
     ),
     Kind(
         "mbox", ".mbox", "mailbox file", one_file(_mbox),
@@ -180,7 +180,7 @@ MAILS = (
         'mails = mailbox.mbox("{path}", create=False)\n'
         'texts = [mail.get_payload(decode=True).decode() for mail in mails]\n'
         f'rows = [{_FIELDS.format(text="t")} for t in texts]',
-        fits=dated, order=by_date,
+        fits=dated, order=by_date, atomics=("mail reading",),
     ),
     Kind(
         "notes", "", "folder of daily notes", _notes,
@@ -194,6 +194,6 @@ MAILS = (
         '      key, value = line[2:].rstrip("\\n").split(": ", 1)\n'
         '      rows[-1][key] = value',
         look="ls {path} && cat {path}/* | head -n 40",
-        fits=dated, order=by_date,
+        fits=dated, order=by_date, atomics=("memory recall",),
     ),
 )  # fmt: skip

@@ -8,7 +8,6 @@ by their place, so that it is the same on every machine.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -36,6 +35,7 @@ class Mess:
     codec: what `load` then opens the file with.
     tidy: Python from the rows as written to those of the table; a template.
     fits: whether a table has anything to be changed.
+    atomic: the taxonomy's operation that `tidy` is, "" where reading is enough.
   """
 
   name: str
@@ -46,6 +46,7 @@ class Mess:
   codec: str = "utf-8"
   tidy: str = ""
   fits: Callable[[Table], bool] = any_table
+  atomic: str = ""
 
 
 def messy(kind: Kind, mess: Mess) -> Kind:
@@ -67,6 +68,7 @@ def messy(kind: Kind, mess: Mess) -> Kind:
       look=shown if mess.codec in ("latin-1", "utf-16") else kind.look,
       fits=lambda table: kind.fits(table) and mess.fits(table),
       said=" ".join(filter(None, (kind.said, mess.said))),
+      atomics=(*kind.atomics, *filter(None, (mess.atomic,))),
   )
 
 
@@ -130,6 +132,7 @@ def _date_mess(name: str, order: str, form: str, pattern: str) -> Mess:
       "    return v\n"
       "rows = [{{k: tidy(v) for k, v in r.items()}} for r in rows]",
       fits=_has("date"),
+      atomic="normalisation",
   )
 
 
@@ -189,6 +192,7 @@ MESSES = {
             codec="latin-1",
             tidy=_each('v.replace("\\u00a0", " ")'),
             fits=lambda t: _has_blanks(t) and encodable("latin-1")(t),
+            atomic="normalisation",
         ),
         Mess(
             "utf16", ("csv", "tsv", "markdown", "json", "jsonl", "log"),
@@ -210,13 +214,14 @@ MESSES = {
         Mess(
             "padded", _STRINGS,
             "Blanks around the text of a cell don't count.",
-            written=_padded, tidy=_each("v.strip()"),
+            written=_padded, tidy=_each("v.strip()"), atomic="normalisation",
         ),
         Mess(
             "wrapped", _STRINGS,
             "A line break inside a cell stands for a blank.",
             written=_now_and_then(lambda text: "\n".join(text.rsplit(" ", 1))),
             tidy=_each('v.replace("\\n", " ")'), fits=_has_blanks,
+            atomic="normalisation",
         ),
         Mess(
             "thousands", (*_CELLS, "mbox", "eml", "git", "notes"),
@@ -229,13 +234,14 @@ MESSES = {
             fits=lambda t: any(
                 t.named(name).high >= 1000 for name in t.of_type(*_NUMBERS)
             ),
+            atomic="normalisation",
         ),
         Mess(
             "decimal_comma", (*_CELLS, "mbox", "eml", "git", "notes"),
             "Its numbers have a decimal comma; write them with a point.",
             written=_all(lambda value: cell(value).replace(".", ","), "money"),
             tidy=_each('re.sub(r"^(-?\\d+),(\\d\\d)$", r"\\1.\\2", v)'),
-            fits=_has("money"),
+            fits=_has("money"), atomic="normalisation",
         ),
         _date_mess("day_first", "day.month.year", "{d:%d.%m.%Y}", "%d.%m.%Y"),
         _date_mess("month_first", "month/day/year", "{d:%m/%d/%Y}", "%m/%d/%Y"),
@@ -251,6 +257,7 @@ MESSES = {
             tidy="once = dict.fromkeys(tuple(r.items()) for r in rows)\n"
             "rows = [dict(r) for r in once]",
             fits=lambda t: bool(t.of_type("id")) and len(set(t.rows)) == len(t.rows),
+            atomic="deduplication",
         ),
     )
 }  # fmt: skip

@@ -6,28 +6,16 @@ PDF 1.4 with one of the fonts that every reader has.
 
 from __future__ import annotations
 
-import io
-import zipfile
 from xml.sax.saxutils import escape
 
 from data_gen.compose.kinds.kind import Kind, encodable, one_file
 from data_gen.compose.table import Table
+from data_gen.packing import zipped
 
 _SCHEMAS = "http://schemas.openxmlformats.org"
 _LINKS = f"{_SCHEMAS}/officeDocument/2006/relationships"
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 _LINES_A_PAGE = 40
-
-
-def zipped(members: dict[str, str | bytes]) -> bytes:
-  """A ZIP of these members in this order; nothing in it knows a machine."""
-  out = io.BytesIO()
-  with zipfile.ZipFile(out, "w") as archive:
-    for name, data in members.items():
-      info = zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0))
-      info.create_system, info.external_attr = 3, 0o644 << 16
-      archive.writestr(info, data, zipfile.ZIP_STORED)
-  return out.getvalue()
 
 
 def _package(parts: dict[str, tuple[str, str]], links: dict[str, str]) -> bytes:
@@ -65,7 +53,7 @@ def _package(parts: dict[str, tuple[str, str]], links: dict[str, str]) -> bytes:
       **{path: xml for path, (_, xml) in parts.items()},
   }
   head = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
-  return zipped({path: head + xml for path, xml in members.items()})
+  return zipped({path: (head + xml).encode() for path, xml in members.items()})
 
 
 def _xlsx(table: Table, name: str) -> bytes:
@@ -180,7 +168,7 @@ OFFICE = (
         'cells = [[text(c) for c in r] for r in ET.fromstring(sheet).iter()'
         ' if r.tag.endswith("}}row")]\n'
         'rows = [dict(zip(cells[0], c)) for c in cells[1:]]',
-        look="python3 -m zipfile -l {path}",
+        look="python3 -m zipfile -l {path}", atomics=("document reading",),
     ),
     Kind(
         "docx", ".docx", "Word document", one_file(_docx),
@@ -190,7 +178,7 @@ OFFICE = (
         'cells = [[text(c) for c in r] for r in ET.fromstring(body).iter()'
         ' if r.tag.endswith("}}tr")]\n'
         'rows = [dict(zip(cells[0], c)) for c in cells[1:]]',
-        look="python3 -m zipfile -l {path}",
+        look="python3 -m zipfile -l {path}", atomics=("document reading",),
     ),
     Kind(
         "pdf", ".pdf", "PDF", one_file(_pdf),
@@ -205,6 +193,6 @@ OFFICE = (
         '  lines = page.split("endstream")[0].split("\\n")\n'
         '  cells = [[plain(c) for c in re.findall(shown, l)] for l in lines]\n'
         '  rows += [dict(zip(cells[1], c)) for c in cells[2:] if c]',
-        fits=encodable("cp1252"),
+        fits=encodable("cp1252"), atomics=("document reading",),
     ),
 )  # fmt: skip

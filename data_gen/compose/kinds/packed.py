@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sqlite3
 import struct
-import tarfile
 import zlib
 
 from data_gen.compose.kinds.kind import (
@@ -15,17 +13,16 @@ from data_gen.compose.kinds.kind import (
     encodable,
     one_file,
     records,
-    stored,
-    stored_gzip,
     title,
 )
-from data_gen.compose.kinds.office import zipped
 from data_gen.compose.kinds.text import delimited
 from data_gen.compose.table import Table
+from data_gen.packing import stored, tar_gz, zipped
 
 _ROWS_A_MEMBER = 12
 _SIDE = 12  # of a picture, in pixels
 _SQLITE_VERSION = 3_040_001
+_PACKED_AT = 1_767_225_600  # 2026-01-01
 
 
 def _sqlite(table: Table, name: str) -> bytes:
@@ -55,21 +52,21 @@ def _pieces(table: Table) -> list[Table]:
 def _zip(table: Table, name: str) -> bytes:
   return zipped(
       {
-          f"{name}-{number:04d}.csv": delimited(piece, ",")
+          f"{name}-{number:04d}.csv": delimited(piece, ",").encode()
           for number, piece in enumerate(_pieces(table), 1)
       }
   )
 
 
 def _tar(table: Table, name: str) -> bytes:
-  out = io.BytesIO()
-  with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-    for number, piece in enumerate(_pieces(table), 1):
-      text = json.dumps(records(piece), indent=1, ensure_ascii=False) + "\n"
-      info = tarfile.TarInfo(f"{name}/{number:04d}.json")
-      info.size, info.mtime = len(text.encode()), 1_767_225_600
-      archive.addfile(info, io.BytesIO(text.encode()))
-  return stored_gzip(out.getvalue())
+  texts = {
+      f"{name}/{number:04d}.json": json.dumps(
+          records(piece), indent=1, ensure_ascii=False
+      )
+      + "\n"
+      for number, piece in enumerate(_pieces(table), 1)
+  }
+  return tar_gz({path: text.encode() for path, text in texts.items()}, _PACKED_AT)
 
 
 def _pngs(table: Table, source: str) -> Files:
@@ -113,6 +110,7 @@ PACKED = (
         'rows = [{{n: text(v) for n, v in zip(names, r)}} for r in found]',
         look='python3 -c \'import sqlite3; db = sqlite3.connect("{path}");'
         ' print(*db.execute("select sql from sqlite_master"))\'',
+        atomics=("database query",),
     ),
     Kind(
         "zip", ".zip", "ZIP archive of CSV files", one_file(_zip),
@@ -121,7 +119,7 @@ PACKED = (
         'for name in sorted(archive.namelist()):\n'
         '  text = archive.read(name).decode("utf-8")\n'
         '  rows += csv.DictReader(io.StringIO(text, newline=""))',
-        look="python3 -m zipfile -l {path}",
+        look="python3 -m zipfile -l {path}", atomics=("archive reading",),
     ),
     Kind(
         "tar", ".tar.gz", "compressed tar archive of JSON files", one_file(_tar),
@@ -129,7 +127,7 @@ PACKED = (
         'archive, rows = tarfile.open("{path}"), []\n'
         'for name in sorted(archive.getnames()):\n'
         '  rows += json.load(archive.extractfile(name))',
-        look="tar tzf {path}",
+        look="tar tzf {path}", atomics=("archive reading",),
     ),
     Kind(
         "png", "", "folder of PNG pictures", _pngs,

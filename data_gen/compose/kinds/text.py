@@ -181,5 +181,6 @@ TEXTS = (
         'pair = r\'(\\w+)=("(?:[^"\\\\]|\\\\.)*")\'\n'
         'pairs = [re.findall(pair, l) for l in open("{path}", encoding="utf-8")]\n'
         'rows = [{{k: json.loads(v) for k, v in p}} for p in pairs if p]',
+        atomics=("log reading",),
     ),
 )  # fmt: skip

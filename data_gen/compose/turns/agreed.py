@@ -65,7 +65,7 @@ def _told(
   )
 
 
-@pattern(extensible)
+@pattern(extensible, "memory keeping", "memory recall")
 def by_the_rule(asked: Asked) -> Part | None:
   """A rule is told and noted; a later conversation has the work that needs it."""
   graph, at = asked.longer()
@@ -80,7 +80,7 @@ def by_the_rule(asked: Asked) -> Part | None:
   return _told(asked, note, records, rule, (line, line), later)
 
 
-@pattern(extensible)
+@pattern(extensible, "memory keeping", "memory recall")
 def rule_has_changed(asked: Asked) -> Part | None:
   """A rule is told, then told otherwise; a later conversation goes by the new one."""
   graph, at = asked.longer()
@@ -114,7 +114,7 @@ def rule_has_changed(asked: Asked) -> Part | None:
   return _told(asked, note, records, rule, (first, line), later)
 
 
-@pattern(lambda graph: not graph.second)
+@pattern(lambda graph: not graph.second, "memory keeping", "memory recall")
 def as_last_time(asked: Asked) -> Part | None:
   """The work is done and its way noted; a later conversation wants it for another
   file."""

@@ -184,7 +184,7 @@ def _found_again(asked: Asked, cut: _Cut) -> Part:
   )
 
 
-@pattern(_cuttable)
+@pattern(_cuttable, "memory keeping", "memory recall")
 def left_open(asked: Asked) -> Part | None:
   """Half of the work is done and the rest written down as open; a later conversation
   goes on from there."""
@@ -306,7 +306,7 @@ def _ends_in_rows(graph: Graph) -> bool:
   return not graph.second and OPERATIONS[graph.operations[-1]].shape == "rows"
 
 
-@pattern(_ends_in_rows)
+@pattern(_ends_in_rows, "concatenation")
 def and_these_too(asked: Asked) -> Part | None:
   """A result is made; then the rows of another file belong to it as well."""
   records = asked.records()

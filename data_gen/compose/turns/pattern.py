@@ -82,21 +82,23 @@ class Pattern:
   Attributes:
     make: the task's work, or None where the setting draws nothing sound.
     fits: whether a graph can have it at all.
+    atomics: the taxonomy's operations that its turns need besides the graph's.
   """
 
   name: str
   make: Callable[[Asked], Part | None]
   fits: Callable[[Graph], bool]
+  atomics: tuple[str, ...] = ()
 
 
 PATTERNS: dict[str, Pattern] = {}
 
 
-def pattern(fits: Callable[[Graph], bool]) -> Callable:
+def pattern(fits: Callable[[Graph], bool], *atomics: str) -> Callable:
   """Registers the decorated function under its name."""
 
   def register(make: Callable[[Asked], Part | None]) -> Callable:
-    PATTERNS[make.__name__] = Pattern(make.__name__, make, fits)
+    PATTERNS[make.__name__] = Pattern(make.__name__, make, fits, atomics)
     return make
 
   return register

@@ -37,7 +37,7 @@ def everything(cluster: Cluster) -> list[Manifest]:
   """All manifests, in the order in which they are needed."""
   server = server_of(cluster)
   found = [manifests.namespace(cluster.namespace)]
-  parts = [manifests.role(), manifests.no_network(), manifests.names(cluster)]
+  parts = [manifests.role(), manifests.no_network(), manifests.names(cluster.user)]
   if not server.path:
     parts.append(server.config_map())
   if cluster.warm_pool:
@@ -48,12 +48,21 @@ def everything(cluster: Cluster) -> list[Manifest]:
         tuple(_FOLDERS.value),
         cluster.user or POOL_USER,
         server,
-        forward=tuple(int(port) for port in _FORWARD.value),
+        forward=_ports(),
     )
     parts += manifests.warm_pool(cluster.warm_pool, _REPLICAS.value, pod)
   for part in parts:
     part["metadata"]["namespace"] = cluster.namespace
   return found + parts
+
+
+def _ports() -> tuple[int, ...]:
+  try:
+    return tuple(int(port) for port in _FORWARD.value)
+  except ValueError:
+    raise UserError(
+        f"--forward={','.join(_FORWARD.value)}: give ports, as --forward=8080,8081"
+    ) from None
 
 
 def _bounds() -> Bounds:

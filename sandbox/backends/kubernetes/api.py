@@ -27,6 +27,7 @@ from sandbox.backends.kubernetes.manifests import CONTAINER, Cluster, Manifest
 
 _CALL_SECONDS = 30.0
 _TRY_SECONDS = 10.0
+_LOGIN_SECONDS = 30.0
 _TRIES = 5
 _PAUSE_SECONDS = 0.2  # before the second try, then doubled
 _PASSING = {408, 409, 429, 500, 502, 503, 504}
@@ -172,8 +173,9 @@ class Api:
   ) -> AsyncIterator[tuple[str, Manifest]]:
     """(event, object) for the object `made` below `path`, from now on.
 
-    Begins with its state now. A broken watch is taken up again; where it fails
-    at once over and over the last cause is raised.
+    Begins with its state now. A watch that ends or breaks is taken up again, after
+    a pause; where it breaks over and over the last cause is raised. It ends with
+    the caller's patience: what does not change says nothing.
     """
     name = made["metadata"]["name"]
     query = {"watch": "true", "fieldSelector": f"metadata.name={name}"}
@@ -189,26 +191,28 @@ class Api:
       yield "MODIFIED", now
       query["resourceVersion"] = now["metadata"]["resourceVersion"]
       try:
-        response = await self._send("GET", path, None, query)
+        async with asyncio.timeout(_TRY_SECONDS):
+          response = await self._send("GET", path, None, query)
         try:
           if response.status >= 300:
             raise _refusal(response.status, await response.read())
           async for line in response.content:
             event = json.loads(line)
-            if event["type"] == "ERROR":  # such as 410: too old a version
-              break
-            if event["type"] != "BOOKMARK":
+            kind = event.get("type")
+            if kind in ("ADDED", "MODIFIED", "DELETED"):
               failures = 0
-              yield event["type"], event["object"]
+              yield kind, event["object"]
+            elif kind != "BOOKMARK":  # an error, such as 410: too old a version
+              break
         finally:
           response.close()
       except (aiohttp.ClientError, OSError, ValueError, Refused) as error:
         failures += 1
         if failures >= _TRIES or isinstance(error, Refused) and error.status == 403:
           raise error if isinstance(error, Refused) else Refused(
-              0, "", f"the watch broke: {error}"
+              0, "", f"the watch broke: {str(error) or type(error).__name__}"
           ) from None
-        await asyncio.sleep(_PAUSE_SECONDS * 2**failures)
+      await asyncio.sleep(_PAUSE_SECONDS * 2**failures)
 
   async def attach(self, pod: str) -> Stream:
     """The stream to and from process 1 of the pod's container.
@@ -409,9 +413,15 @@ async def _configuration(cluster: Cluster) -> Any:
     if not cluster.context and not Path(file).exists() and _in_cluster():
       config.load_incluster_config(configuration)
     else:
-      await config.load_kube_config(
-          file, cluster.context or None, configuration, persist_config=False
-      )
+      async with asyncio.timeout(_LOGIN_SECONDS):  # it may run a plugin that logs in
+        await config.load_kube_config(
+            file, cluster.context or None, configuration, persist_config=False
+        )
+  except TimeoutError:
+    raise UserError(
+        f"the login to the cluster of {file} took more than {_LOGIN_SECONDS:g} s: run"
+        " kubectl get pods, which asks for the same"
+    ) from None
   except Exception as error:  # of YAML, of plugins, of its own: no common class
     raise UserError(
         f"no Kubernetes cluster is known here ({file}: {error}); set KUBECONFIG, or"
@@ -449,6 +459,7 @@ def _seconds(text: str | None) -> float:
   return min(float(text), _CALL_SECONDS) if text and text.isdigit() else 0.0
 
 
-def first(conditions: Iterable[Manifest], kind: str) -> Manifest:
-  """The condition of that type, or an empty one."""
+def condition(item: Manifest, kind: str) -> Manifest:
+  """The condition of that type in an object's status, or an empty one."""
+  conditions: Iterable[Manifest] = item.get("status", {}).get("conditions", ())
   return next((c for c in conditions if c["type"] == kind), {})

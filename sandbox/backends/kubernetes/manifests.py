@@ -15,6 +15,7 @@ import math
 import platform
 import re
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Self
 
 from clawgym_jax.contracts.errors import UserError
@@ -96,6 +97,9 @@ class Cluster:
             f"the option {name} of the backend kubernetes is {value!r};"
             f" write it as {_EXAMPLES[kind]}"
         ) from None
+      number = values[name] if kind in (int, float) else 0
+      if not (0 <= number < math.inf):
+        raise UserError(f"the option {name} of the backend kubernetes can't be {value}")
     return cls(**values)
 
   @property
@@ -175,22 +179,29 @@ class Server:
     }
 
 
-def names(cluster: Cluster) -> Manifest:
-  """A ConfigMap of /etc/passwd and /etc/group: whoever a pod is, is called user."""
-  ids = {*range(FIRST_USER, FIRST_USER + USERS), cluster.user} - {0}
-  data = {
-      "passwd": "root:x:0:0::/:/bin/sh\n"
-      + "".join(f"user:x:{n}:{n}::/tmp/home:/bin/sh\n" for n in sorted(ids)),
-      "group": "root:x:0:\n" + "".join(f"user:x:{n}:\n" for n in sorted(ids)),
-  }
-  digest = hashlib.sha256(json.dumps(data).encode()).hexdigest()[:16]
+def names(user: int) -> Manifest:
+  """A ConfigMap of /etc/passwd and /etc/group: whoever a pod is, is called user.
+
+  `user` is one more that a pod may be, 0 for none.
+  """
+  passwd, group, digest = _users(user)
   return {
       "apiVersion": "v1",
       "kind": "ConfigMap",
       "metadata": {"name": f"clawgym-sandbox-users-{digest}", "labels": {MARK: "true"}},
-      "data": data,
+      "data": {"passwd": passwd, "group": group},
       "immutable": True,
   }
+
+
+@cache
+def _users(user: int) -> tuple[str, str, str]:
+  """The two files, of thousands of lines, and a hash of both."""
+  ids = sorted({*range(FIRST_USER, FIRST_USER + USERS), user} - {0})
+  passwd = "".join(f"user:x:{n}:{n}::/tmp/home:/bin/sh\n" for n in ids)
+  group = "".join(f"user:x:{n}:\n" for n in ids)
+  files = f"root:x:0:0::/:/bin/sh\n{passwd}", f"root:x:0:\n{group}"
+  return *files, hashlib.sha256(json.dumps(files).encode()).hexdigest()[:16]
 
 
 def label_value(text: str) -> str:
@@ -230,7 +241,7 @@ def pod_spec(
     mounts.append({"name": name, "mountPath": path})
     if path == "/tmp":  # else it would have a size of its own
       mounts.append({"name": name, "mountPath": "/dev/shm"})
-  users = {"name": names(cluster)["metadata"]["name"], "defaultMode": 0o444}
+  users = {"name": names(cluster.user)["metadata"]["name"], "defaultMode": 0o444}
   volumes.append({"name": "users", "configMap": users})
   for file in ("passwd", "group"):
     path = f"/etc/{file}"

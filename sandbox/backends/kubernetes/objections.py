@@ -116,7 +116,8 @@ _UNITS |= {"Gi": 2**30, "Ti": 2**40, "T": 1e12}
 
 def _quantity(text: Any) -> float | None:
   """The number of a Kubernetes quantity, which the API server may write anew."""
-  match = re.fullmatch(r"([0-9.]+)([A-Za-z]*)", text) if isinstance(text, str) else None
+  parts = r"(\d+\.?\d*)([A-Za-z]*)"
+  match = re.fullmatch(parts, text) if isinstance(text, str) else None
   if match is None or match[2] not in _UNITS:
     return None
   return float(match[1]) * _UNITS[match[2]]

@@ -36,8 +36,8 @@ from sandbox.backends.kubernetes.api import (
     Refused,
     Stream,
     acquire,
+    condition,
     connected,
-    first,
     release,
 )
 from sandbox.backends.kubernetes.manifests import Cluster, Manifest, Server
@@ -52,6 +52,7 @@ _users = itertools.count(secrets.randbelow(manifests.USERS))
 _END_SECONDS = 20.0
 _FORCE_SECONDS = 10.0  # then the pod's node is taken for lost
 _STATUS_SECONDS = 3.0
+_LOOKUP_SECONDS = 10.0
 _PROBE_PAUSE = 1.0  # seconds
 # Of a claim: its controller does not try again.
 _FINAL = {
@@ -206,7 +207,7 @@ class KubernetesSandbox(ServedSandbox):
     Only what is inside can use up either.
     """
     status = self._end.get("status", {})
-    states = [entry["state"] for entry in status.get("containerStatuses", ())]
+    states = [e.get("state", {}) for e in status.get("containerStatuses", ())]
     reasons = {state.get("terminated", {}).get("reason") for state in states}
     evicted = status.get("reason") == "Evicted"
     return "OOMKilled" in reasons or evicted and "exceed" in status.get("message", "")
@@ -263,7 +264,7 @@ class KubernetesSandbox(ServedSandbox):
         if kind == "DELETED" or phase in ("Failed", "Succeeded"):
           raise SandboxLost(f"pod {self._pod} ended before it ran: {self._state}")
         for entry in pod.get("status", {}).get("containerStatuses", ()):
-          waiting = entry["state"].get("waiting", {})
+          waiting = entry.get("state", {}).get("waiting", {})
           why = f"{waiting.get('reason')}: {waiting.get('message', '')}"
           if waiting.get("reason") in _NO_IMAGE:
             raise UserError(
@@ -285,7 +286,7 @@ class KubernetesSandbox(ServedSandbox):
         if kind == "DELETED":
           raise SandboxLost(f"the claim {self._name} was deleted")
         status = claim.get("status", {})
-        ready = first(status.get("conditions", ()), "Ready")
+        ready = condition(claim, "Ready")
         self._state = f"claim: {ready.get('reason')}: {ready.get('message', '')}"
         if ready.get("status") == "True" and status.get("sandbox", {}).get("name"):
           break
@@ -343,7 +344,11 @@ class KubernetesSandbox(ServedSandbox):
     if self._cluster in _probed or not self._cluster.probe_network:
       return
     name, port = self._api.host
-    found = await asyncio.get_running_loop().getaddrinfo(name, port)
+    try:
+      async with asyncio.timeout(_LOOKUP_SECONDS):
+        found = await asyncio.get_running_loop().getaddrinfo(name, port)
+    except (OSError, TimeoutError) as error:
+      raise SandboxLost(f"no address of the API server {name}: {error}") from None
     address = found[0][4][0]
     for attempt in range(3):
       if attempt:  # a policy may come a moment after its pod
@@ -436,9 +441,10 @@ async def _stage(api: Api, server: Server) -> None:
           f"the NetworkPolicy {manifests.POLICY} of namespace {api.cluster.namespace}"
           " is not the one that shuts the network; delete it and start again"
       )
-    for files in (
-        manifests.names(api.cluster), *([] if server.path else [server.config_map()])
-    ):  # fmt: skip
+    shared = [manifests.names(api.cluster.user)]
+    if not server.path:
+      shared.append(server.config_map())
+    for files in shared:
       there = await _ensure(api, api.path("configmaps"), files)
       if any(there.get(kind) != files.get(kind) for kind in ("data", "binaryData")):
         raise UserError(
@@ -469,9 +475,9 @@ def _describe(pod: Manifest) -> str:
   words = [f"is {status.get('phase', 'unknown')}"]
   words += [status[name] for name in ("reason", "message") if status.get(name)]
   for kind in ("PodScheduled", "Ready"):
-    condition = first(status.get("conditions", ()), kind)
-    if condition.get("status") == "False" and condition.get("message"):
-      words.append(f"{condition.get('reason')}: {condition['message']}")
+    found = condition(pod, kind)
+    if found.get("status") == "False" and found.get("message"):
+      words.append(f"{found.get('reason')}: {found['message']}")
   for entry in status.get("containerStatuses", ()):
     for state in ("waiting", "terminated"):
       told = entry.get("state", {}).get(state)

@@ -101,6 +101,24 @@ static void reap(void) {
   }
 }
 
+/* Becomes what a shell would only replace itself by: `exec` and plain words. Returns
+   where it is something else, or is not found, which the shell says in its words. */
+static void become_named(char *text) {
+  char *words[16], *rest = NULL;
+  int count = 0;
+  size_t plain = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                              "0123456789/._- ");
+  if (strncmp(text, "exec ", 5) || text[5] == '-' || text[plain] ||
+      (text = strdup(text + 5)) == NULL)
+    return;
+  for (char *word = strtok_r(text, " ", &rest); count < 15 && word != NULL;
+       word = strtok_r(NULL, " ", &rest))
+    words[count++] = word;
+  words[count] = NULL;
+  environ = set.env;
+  if (count > 0 && count < 15) execvp(words[0], words);
+}
+
 /* In the child: streams, bounds, then the shell, in the folder in which we are also
    where its owner has shut it. Never returns. */
 static void become(char *text, int in, int out, int pty) {
@@ -123,7 +141,7 @@ static void become(char *text, int in, int out, int pty) {
   if (pty) set.env[set.envs] = term;
   const char *shell = access("/bin/bash", X_OK) == 0 ? "/bin/bash" : "/bin/sh";
   char *argv[] = {(char *)shell, "-c", text, NULL};
-  if (!bad) execve(shell, argv, set.env);
+  if (!bad) become_named(text), execve(shell, argv, set.env);
   dprintf(2, "cannot start: %s", strerror(errno));
   _exit(126);
 }
@@ -239,6 +257,16 @@ static int do_kill(uint32_t id, struct field *f) {
   (void)id;
   if (c == NULL) return ESRCH;
   kill_tree(c);
+  return 0;
+}
+
+/* Ends the command of an exec that nobody waits for any more. */
+static int do_cancel(uint32_t id, struct field *f) {
+  struct command *c = commands;
+  (void)id;
+  while (c != NULL && (!running(c) || c->request == 0 || c->request != number(f[0])))
+    c = c->next;
+  if (c != NULL) kill_tree(c), reap();
   return 0;
 }
 

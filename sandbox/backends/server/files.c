@@ -1,5 +1,5 @@
 /* Files one by one, lists and snapshots. Nothing here waits for a FIFO, and what the
-   agent shut is opened: it is the same user's. */
+   agent shut is opened meanwhile: it is the same user's. */
 
 /* A path relative to the workspace, as text. */
 static int path_of(struct field f, char *path) {
@@ -126,19 +126,37 @@ static int not_dots(const struct dirent *e) {
   return strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
 }
 
-/* Entries of a folder by name; one that its owner shut is opened. */
-static int entries(const char *path, struct dirent ***names) {
+struct opened { char *path; mode_t mode; struct opened *before; };
+
+/* Entries of a folder by name; one that its owner shut is opened, and kept in mind. */
+static int entries(const char *path, mode_t mode, struct dirent ***names,
+                   struct opened **opened) {
   int count = scandir(path, names, not_dots, alphasort);
-  if (count < 0 && errno == EACCES && chmod(path, 0700) == 0)
-    count = scandir(path, names, not_dots, alphasort);
-  return count;
+  if (count >= 0 || errno != EACCES || chmod(path, 0700)) return count;
+  struct opened *one = malloc(sizeof *one);
+  if (one != NULL) *one = (struct opened){strdup(path), mode & 07777, *opened};
+  if (one != NULL) *opened = one;
+  return scandir(path, names, not_dots, alphasort);
 }
 
-/* Calls `visit` on all below `root`, parents first, by name. What can't be seen (a
-   path longer than the system takes, what vanished) is left out. */
-static int walk(const char *root,
+/* Shuts again what was opened, those below first. */
+static void shut(struct opened *one) {
+  while (one != NULL) {
+    struct opened *before = one->before;
+    if (one->path != NULL) chmod(one->path, one->mode);
+    free(one->path);
+    free(one);
+    one = before;
+  }
+}
+
+/* Calls `visit` on all below `root`, parents first, by name, and on itself, as `.`,
+   where `whole`. What can't be seen (a path longer than the system takes, what
+   vanished) is left out. */
+static int walk(const char *root, int whole,
                 int (*visit)(const char *name, const char *path, struct stat *info)) {
   char path[PATH_MAX], **stack = malloc(sizeof *stack), **more;
+  struct opened *opened = NULL;
   size_t depth = 0;
   int error = stack != NULL && (stack[0] = strdup("")) != NULL ? 0 : ENOMEM;
   if (error == 0) depth = 1;
@@ -149,8 +167,9 @@ static int walk(const char *root,
     int count = 0, top = *name == 0;
     int size = snprintf(path, sizeof path, "%s%s%s", root, top ? "" : "/", name);
     if (error == 0 && size < PATH_MAX && lstat(path, &info) == 0) {
-      if (!top) error = visit(name, path, &info);
-      if (error == 0 && (top || S_ISDIR(info.st_mode))) count = entries(path, &below);
+      if (!top || whole) error = visit(top ? "." : name, path, &info);
+      if (error == 0 && (top || S_ISDIR(info.st_mode)))
+        count = entries(path, info.st_mode, &below, &opened);
       if (count < 0 && top) error = errno;
     } else if (error == 0 && top) {
       error = errno;
@@ -170,13 +189,14 @@ static int walk(const char *root,
     free(name);
   }
   free(stack);
+  shut(opened);
   return error;
 }
 
 static int stream(uint32_t id, int op, uint64_t limit, const char *root,
                   int (*visit)(const char *, const char *, struct stat *)) {
   stream_id = id, stream_op = op, pack_left = limit, packed_size = 0;
-  int error = walk(root, visit);
+  int error = walk(root, op == PACK, visit);
   if (error == 0 && op == PACK) error = put_entry('e', "", &(struct stat){0}, 0);
   if (error == 0) flush();
   madvise(packed, sizeof packed, MADV_DONTNEED);

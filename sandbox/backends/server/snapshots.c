@@ -1,16 +1,25 @@
-/* Snapshots on the way in: files first and links last; what would leave the root,
-   itself or by a link, is dropped. Comes in parts, one snapshot at a time. */
+/* Snapshots on the way in: files first, then links, then times and modes of folders;
+   what would leave the root, itself or by a link, is dropped. Comes in parts, one
+   snapshot at a time. */
+
+enum { FIRST = 1, LAST = 2, EXACT = 4 }; /* of a part; EXACT: its modes stay as shut */
+
+struct later { /* a link, or where `target` is NULL a folder */
+  char *path, *target;
+  uint32_t mode;
+  uint64_t seconds;
+};
 
 static struct {
   uint32_t id;
   char root[PATH_MAX], name[PATH_MAX], target[PATH_MAX];
   unsigned char entry[25];
   enum { IN_ENTRY, IN_NAME, IN_DATA } phase;
-  size_t got, links;
+  size_t got, laters;
   uint32_t mode, name_size;
   uint64_t seconds, left, dropped;
-  struct { char *path, *target; } *link;
-  int fd, error, ended;
+  struct later *later;
+  int fd, error, ended, exact;
 } un = {.fd = -1};
 
 static int leaves(const char *name) {
@@ -85,28 +94,40 @@ static void begin_entry(void) {
   if (error) fail(error);
 }
 
+/* What an entry's mode becomes: whoever reads next is the owner, and to him nothing
+   may be shut, unless all is to be as it was. */
+static mode_t mode_of(uint32_t mode, mode_t own) {
+  return un.exact ? mode & 07777 : (mode & 0777) | own;
+}
+
+static void remember(const char *path, const char *target) {
+  void *more = un.laters < LATERS ? un.later : NULL;
+  if (un.laters % 256 == 0 && un.laters < LATERS)
+    more = realloc(un.later, (un.laters + 256) * sizeof *un.later);
+  if (more == NULL) { fail(ENOMEM); return; }
+  un.later = more;
+  struct later *at = &un.later[un.laters];
+  *at = (struct later){strdup(path), target ? strdup(target) : NULL, un.mode,
+                       un.seconds};
+  if (at->path && (at->target || !target)) un.laters++;
+  else fail(ENOMEM);
+}
+
 /* Ends the entry whose data has come. */
 static void end_entry(void) {
   char path[2 * PATH_MAX];
   snprintf(path, sizeof path, "%s/%s", un.root, un.name);
   if (un.fd >= 0) {
-    /* Whoever reads next is the owner: no file may be shut to him. */
     struct timespec times[2] = {{un.seconds, 0}, {un.seconds, 0}};
-    fchmod(un.fd, (un.mode & 0777) | 0600);
+    fchmod(un.fd, mode_of(un.mode, 0600));
     futimens(un.fd, times);
     if (close(un.fd)) fail(errno);
     un.fd = -1;
   } else if (un.entry[0] == 'l' && un.error == 0) {
-    void *more = un.links < LINKS ? un.link : NULL;
-    if (un.links % 256 == 0 && un.links < LINKS)
-      more = realloc(un.link, (un.links + 256) * sizeof *un.link);
-    if (more == NULL) { fail(ENOMEM); return; }
-    un.link = more;
     un.target[un.got] = 0;
-    un.link[un.links].path = strdup(path);
-    un.link[un.links].target = strdup(un.target);
-    if (un.link[un.links].path && un.link[un.links].target) un.links++;
-    else fail(ENOMEM);
+    remember(path, un.target);
+  } else if (un.entry[0] == 'd' && un.error == 0) {
+    remember(path, NULL);
   }
 }
 
@@ -150,35 +171,62 @@ static void take(const unsigned char *data, size_t size) {
 }
 
 static void make_links(void) {
-  for (size_t i = 0; i < un.links; i++) {
-    if (!stays(un.link[i].path, un.root)) { un.dropped++; continue; } /* by another */
-    int error = make_folders(un.link[i].path);
-    if (error == 0 && symlink(un.link[i].target, un.link[i].path)) error = errno;
+  struct later *end = un.later + un.laters;
+  for (struct later *at = un.later; at < end; at++) {
+    if (at->target == NULL) continue;
+    if (!stays(at->path, un.root)) { un.dropped++; continue; } /* by another */
+    int error = make_folders(at->path);
+    if (error == 0 && symlink(at->target, at->path)) error = errno;
     if (error && error != EEXIST && error != ENOTDIR) fail(error);
   }
-  for (size_t i = 0; i < un.links; i++) {
-    if (!stays(un.link[i].path, un.root) && unlink(un.link[i].path) == 0) un.dropped++;
-    free(un.link[i].path);
-    free(un.link[i].target);
+  for (struct later *at = un.later; at < end; at++) {
+    if (at->target == NULL) continue;
+    struct timespec times[2] = {{at->seconds, 0}, {at->seconds, 0}};
+    if (stays(at->path, un.root))
+      utimensat(AT_FDCWD, at->path, times, AT_SYMLINK_NOFOLLOW);
+    else if (unlink(at->path) == 0)
+      un.dropped++;
   }
-  free(un.link);
-  un.link = NULL, un.links = 0;
+}
+
+/* Those below first, for a folder may shut itself. None of this snapshot's links can
+   stand where it has a folder, so that no path leads out by one. */
+static void finish_folders(void) {
+  for (struct later *at = un.later + un.laters; at-- > un.later;) {
+    struct timespec times[2] = {{at->seconds, 0}, {at->seconds, 0}};
+    int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    int fd = at->target == NULL ? open(at->path, flags) : -1;
+    if (fd < 0) continue;
+    futimens(fd, times);
+    fchmod(fd, mode_of(at->mode, 0700));
+    close(fd);
+  }
+}
+
+static void forget_laters(void) {
+  for (struct later *at = un.later; at < un.later + un.laters; at++)
+    free(at->path), free(at->target);
+  free(un.later);
+  un.later = NULL, un.laters = 0;
 }
 
 static int do_unpack(uint32_t id, struct field *f) {
-  int first = number(f[1]) & 1, last = number(f[1]) & 2;
-  if (first) {
+  int flags = number(f[1]);
+  if (flags & FIRST) {
     if (un.fd >= 0) close(un.fd);
-    un.fd = -1, un.id = id, un.error = un.ended = 0;
-    un.phase = IN_ENTRY, un.got = un.dropped = un.links = 0;
+    forget_laters(); /* of one that was given up half-way */
+    un.fd = -1, un.id = id, un.error = un.ended = 0, un.exact = flags & EXACT;
+    un.phase = IN_ENTRY, un.got = un.dropped = 0;
     int error = path_of(f[0], un.root);
     if (error) fail(error);
   }
   if (un.id != id) return EINVAL;
   take(f[2].at, f[2].size);
-  if (!last) return -1;
+  if (!(flags & LAST)) return -1;
   if (!un.ended) fail(EBADMSG);
-  if (un.error == 0 || un.links) make_links();
+  if (un.error == 0) make_links();
+  if (un.error == 0) finish_folders();
+  forget_laters();
   if (un.error) return un.error;
   NUMBERS(id, UNPACK, 0, un.dropped);
   return -1;

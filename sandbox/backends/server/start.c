@@ -44,6 +44,8 @@ static void mount_folders(int lower) {
       overlaid =
           stat(LOWER, &info) == 0 && info.st_uid == getuid() &&
           mkdir(UPPER "/up", 0755) == 0 && mkdir(UPPER "/work", 0755) == 0 &&
+          utimensat(AT_FDCWD, UPPER "/up",
+                    (struct timespec[]){info.st_mtim, info.st_mtim}, 0) == 0 &&
           mount("overlay", WORKSPACE, "overlay", flags,
                 "lowerdir=" LOWER ",upperdir=" UPPER "/up,workdir=" UPPER
                 "/work,userxattr") == 0;

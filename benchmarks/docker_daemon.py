@@ -1,7 +1,8 @@
-"""A docker daemon of the tests' own: its socket, files and cgroups are private.
+"""A docker daemon of the caller's own, for tests and measurements alone: its
+socket, files and cgroups are private.
 
 It has no network and asks for no iptables, and runs wherever a root may mount
-and make cgroups. It ends with the tests, also where those are killed.
+and make cgroups. It ends with the caller, also where that is killed.
 """
 
 from __future__ import annotations
@@ -67,10 +68,10 @@ def daemon(disk: int = 720 << 20) -> Iterator[Daemon]:
   if os.geteuid() != 0:
     raise CannotRun("a docker daemon needs root")
   for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-    with contextlib.suppress(FileNotFoundError):  # its tests have just ended
+    with contextlib.suppress(FileNotFoundError):  # it has just ended
       old = time.time() - left.stat().st_mtime > _START_SECONDS
       if old and not _processes(left):
-        _stop(Daemon(program, left))  # of tests that were killed
+        _stop(Daemon(program, left))  # of one that was killed
   folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
   found = Daemon(program, folder)
   try:
@@ -124,7 +125,7 @@ def _connect(daemon: Daemon) -> docker.APIClient:
 def _stop(daemon: Daemon) -> None:
   """Ends the containers, the daemon and its containerd; removes what they made."""
   if daemon.client is not None:
-    with contextlib.suppress(Exception):  # it may be dead: a test's doing
+    with contextlib.suppress(Exception):  # it may be dead
       for container in daemon.client.containers(all=True):
         daemon.client.remove_container(container["Id"], v=True, force=True)
     daemon.client.close()
