@@ -8,17 +8,14 @@ of its own; a large model's takes minutes.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 from absl import flags
 
 from clawgym_jax import cli
 from clawgym_jax.compile import report, search
-from clawgym_jax.configs import base, command
+from clawgym_jax.compile.process import compiled
+from clawgym_jax.configs import command
 from clawgym_jax.configs.base import RlConfig, SftConfig
 from clawgym_jax.contracts.errors import UserError
 
@@ -55,38 +52,6 @@ def main(config: SftConfig | RlConfig) -> dict[str, Any]:
   result = compiled(config, _TOPOLOGY.value, step, layers=_LAYERS.value)
   report.show(result)
   return result
-
-
-def compiled(
-    config: SftConfig | RlConfig, topology: str, step: str, *, layers: bool
-) -> dict[str, Any]:
-  """The result of `measure.measured` in a process of its own; `UserError` as it has."""
-  request = {
-      "kind": type(config).__name__,
-      "keys": base.keys(config),
-      "topology": topology,
-      "step": step,
-      "layers": layers,
-  }
-  done = subprocess.run(
-      [sys.executable, "-m", "clawgym_jax.compile.child"],
-      input=json.dumps(request),
-      stdout=subprocess.PIPE,
-      stderr=subprocess.PIPE,
-      text=True,
-      env=os.environ | {"JAX_PLATFORMS": "cpu"},
-  )
-  lines = done.stdout.splitlines()
-  if done.returncode or not lines:
-    said = [line for line in done.stderr.splitlines() if line.startswith(("F", "jax"))]
-    said = said or done.stderr.splitlines()[-3:]
-    raise UserError(
-        f"the compiler ended with status {done.returncode}: {' '.join(said[:3])}"
-    )
-  answer = json.loads(lines[-1])
-  if "error" in answer:
-    raise UserError(answer["error"])
-  return answer["result"]
 
 
 if __name__ == "__main__":

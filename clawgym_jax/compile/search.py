@@ -35,7 +35,7 @@ def ranked(
 ) -> dict[str, Any]:
   """The candidates that fit, by estimated tokens a second, and those that do not.
 
-  `compiled` is `__main__.compiled`; at most `most` are compiled.
+  `compiled` is `process.compiled`; at most `most` are compiled.
   """
   tries = list(candidates(config, _chips(topology)))
   if not tries:

@@ -1,27 +1,25 @@
-"""MaxText's training step compiled for a topology; runs in MaxText's environment.
+"""MaxText's training step compiled for a TPU topology, without the hardware.
 
-  python maxtext_compile.py MODEL TOPOLOGY TIME LAYERS DUMP [OPTION=VALUE…]
-
-LAYERS 0 is the model's own, scanned; more are so many, unrolled. One JSON line of
-its compiler's figures is printed last; the text of the program is left in DUMP.
+Settings: `model` and `topology` by MaxText's names, `time` tokens of a row (one a
+device), `layers` (0: the model's own, scanned; else so many, unrolled), `dump`, a
+folder where the text of the program is left, `options` of the compiler. Full
+rematerialisation, float32 weights and AdamW, bfloat16 products, fsdp.
 """
-
-from __future__ import annotations
 
 import json
 import os
 import sys
 
 
-def main() -> None:
+def main():
+  settings = json.load(sys.stdin)
   os.environ |= {
-      "JAX_PLATFORMS": "cpu",
       "TPU_SKIP_MDS_QUERY": "1",
       "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
       "TPU_ACCELERATOR_TYPE": "v5p-8",
       "TPU_WORKER_HOSTNAMES": "localhost",
   }
-  model, topology, time, layers, dump, *options = sys.argv[1:]
+  layers = settings["layers"]
   from maxtext.configs import pyconfig
   from maxtext.trainers.pre_train import train_compile
 
@@ -39,8 +37,10 @@ def main() -> None:
           static_argnums=static,
           donate_argnums=donated,
       ).lower(*arguments, **keywords)
-    told = dict(option.split("=") for option in options)
-    told |= {"xla_dump_to": dump, "xla_dump_hlo_as_text": True}
+    told = settings["options"] | {
+        "xla_dump_to": settings["dump"],
+        "xla_dump_hlo_as_text": True,
+    }
     compiled = lowered.compile(compiler_options=told)
     plan, costs = compiled.memory_analysis(), compiled.cost_analysis()
     found.update({
@@ -56,16 +56,16 @@ def main() -> None:
   arguments = [
       "train_compile",
       folder,
-      f"model_name={model}",
-      f"compile_topology={topology}",
+      f"model_name={settings['model']}",
+      f"compile_topology={settings['topology']}",
       "compile_topology_num_slices=1",
       "per_device_batch_size=1",
-      f"max_target_length={time}",
+      f"max_target_length={settings['time']}",
       "remat_policy=full",
       "dtype=bfloat16",
       "weight_dtype=float32",
   ]
-  if int(layers):
+  if layers:
     arguments += [
         f"base_num_decoder_layers={layers}",
         "override_model_config=True",
