@@ -105,7 +105,8 @@ def _maxtext(model: str) -> dict[str, float]:
     print(f"compiling MaxText's of {model}, {layers or 'all'} layers", file=sys.stderr)
     folder = Path(tempfile.mkdtemp())
     try:
-      more = {"layers": layers, "dump": str(folder), "options": STRAIGHT if layers else {}}
+      more = {"layers": layers, "dump": str(folder)}
+      more["options"] = STRAIGHT if layers else {}
       found = peers.measured("maxtext", settings | more, timeout=3600)
       if not layers:
         whole = found

@@ -12,7 +12,6 @@ from typing import Any
 
 from absl import flags
 
-from clawgym_jax import cli
 from clawgym_jax.compile import report, search
 from clawgym_jax.compile.process import compiled
 from clawgym_jax.configs import command
@@ -30,7 +29,9 @@ _STEP = flags.DEFINE_enum(
     " engine's of a config for rl.",
 )
 _LAYERS = flags.DEFINE_bool(
-    "layers", True, "Also compile two unrolled depths: what a layer moves, and the time."
+    "layers",
+    True,
+    "Also compile two unrolled depths: what a layer moves, and the time.",
 )
 _SEARCH = flags.DEFINE_bool(
     "search", False, "Try meshes, remat and micro-batches, and rank those that fit."

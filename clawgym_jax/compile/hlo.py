@@ -46,7 +46,8 @@ class Traffic:
 class _Computation:
   lines: list[str] = field(default_factory=list)
   found: list[tuple[str, float]] = field(default_factory=list)
-  calls: list[tuple[str, str, str]] = field(default_factory=list)  # how, name, condition
+  calls: list[tuple[str, str, str]] = field(default_factory=list)
+  """How something is called, its name and the condition of a loop."""
 
 
 def collectives(text: str, devices: int) -> dict[str, Traffic]:

@@ -146,7 +146,7 @@ Counted = tuple[dict[str, float], dict[str, Traffic]]
 
 
 def difference(less: Counted, more: Counted) -> dict[str, Any]:
-  """A layer, from the costs and the traffic of two depths; `rest` is what is no layer."""
+  """A layer, from the costs and the traffic of two depths; `rest` is no layer's."""
   one = {}
   step = DEPTHS[1] - DEPTHS[0]
   for name, key in (("flops", "flops"), ("bytes", "bytes accessed")):

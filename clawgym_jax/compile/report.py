@@ -10,7 +10,8 @@ _MIB = 2**20
 
 def show(result: dict[str, Any]) -> None:
   """Prints memory, operations, a layer's traffic and the least time."""
-  print(f"{result['step']} on {result['topology']}, {result['chips']} chips{_mesh(result)}")
+  where = f"{result['topology']}, {result['chips']} chips{_mesh(result)}"
+  print(f"{result['step']} on {where}")
   memory = result["memory"]
   for name, size in memory.items():
     inside = "  " if name in ("weights", "optimizer", "batch", "cache") else ""
@@ -49,7 +50,8 @@ def show_ranking(result: dict[str, Any]) -> None:
     print(
         f"{place}. {_entry(entry)}: at most"
         f" {found['time']['tokens_per_second_per_chip']:.0f} tokens/s a chip, MFU"
-        f" {found['time']['mfu_bound']:.1%}, room {found['memory']['room'] / _GIB:.1f} GiB"
+        f" {found['time']['mfu_bound']:.1%}, room"
+        f" {found['memory']['room'] / _GIB:.1f} GiB"
     )
   for entry in result["misfit"]:
     print(f"-  {_entry(entry)}: {entry['why']}")
@@ -58,7 +60,8 @@ def show_ranking(result: dict[str, Any]) -> None:
 
 
 def _entry(entry: dict[str, Any]) -> str:
-  mesh = ", ".join(f"{name} {size}" for name, size in entry["mesh"].items()) or "one device"
+  mesh = ", ".join(f"{name} {size}" for name, size in entry["mesh"].items())
+  mesh = mesh or "one device"
   return f"{mesh}; remat {entry['remat']}; micro-batches {entry['micro']}"
 
 

@@ -44,6 +44,7 @@ def ranked(
         " data.batch_rows or data.row_length"
     )
   fit: list[dict[str, Any]] = []
+  fitting: list[Config] = []
   misfit: list[dict[str, Any]] = []
   with cli.progress(min(most, len(tries)), "compiling", unit="program") as bar:
     for trial in tries[:most]:
@@ -54,17 +55,17 @@ def ranked(
         misfit.append(named | {"why": str(error)})
       else:
         if found["memory"]["room"] > 0:
-          fit.append(named | {"result": found})
+          fit.append(named)
+          fitting.append(trial)
         else:
           lacks = -found["memory"]["room"] / 2**30
           misfit.append(named | {"why": f"{lacks:.1f} GiB too much"})
       bar.update()
       if len(fit) == enough:
         break
-    for place, entry in enumerate(fit):
-      print(f"estimating the time of {place + 1} of {len(fit)}", file=sys.stderr)
-      trial = next(t for t in tries if described(t) == {k: entry[k] for k in described(t)})
-      entry["result"] = compiled(trial, topology, step, layers=True)
+  for place, (entry, trial) in enumerate(zip(fit, fitting), 1):
+    print(f"estimating the time of {place} of {len(fit)}", file=sys.stderr)
+    entry["result"] = compiled(trial, topology, step, layers=True)
   fit.sort(key=lambda entry: -entry["result"]["time"]["tokens_per_second_per_chip"])
   return {"topology": topology, "fit": fit, "misfit": misfit, "possible": len(tries)}
 

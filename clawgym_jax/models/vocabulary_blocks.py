@@ -149,8 +149,9 @@ def _backward(how, saved, grads):
       dtable = jax.lax.dynamic_update_slice_in_dim(dtable, old + mine.T, start, 0)
       return (dtable, dhidden), None
 
-    zeros = jnp.zeros(table.shape, table.dtype), jnp.zeros(blocks.hidden.shape, jnp.float32)
-    (dtable, dhidden), _ = jax.lax.scan(one, zeros, blocks.numbers)
+    dtable = jnp.zeros(table.shape, table.dtype)
+    dhidden = jnp.zeros(blocks.hidden.shape, jnp.float32)
+    (dtable, dhidden), _ = jax.lax.scan(one, (dtable, dhidden), blocks.numbers)
     dhidden = jax.lax.psum(dhidden, "tensor").astype(hidden.dtype)
     return dtable, dhidden.reshape(hidden.shape)
 

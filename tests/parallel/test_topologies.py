@@ -22,7 +22,9 @@ def test_names(name, shape):
   assert topologies.parse(name).shape == shape
 
 
-@pytest.mark.parametrize("name", ["v9-8", "v5p", "v5p-48", "v5p-7", "v6e:2x2x2", "v6e-0"])
+@pytest.mark.parametrize(
+    "name", ["v9-8", "v5p", "v5p-48", "v5p-7", "v6e:2x2x2", "v6e-0"]
+)
 def test_names_of_nothing(name):
   with pytest.raises(UserError, match=f"--topology={name}"):
     topologies.parse(name)

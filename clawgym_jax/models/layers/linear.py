@@ -9,7 +9,6 @@ float32 operands.
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import jax
 import jax.numpy as jnp

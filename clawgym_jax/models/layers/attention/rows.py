@@ -95,7 +95,7 @@ def tree_attention(
 
 
 def _shared(x: jax.Array, heads: int) -> jax.Array:
-  """Key heads repeated until the mesh axis `tensor` splits them, if it splits `heads`."""
+  """Key heads repeated until `tensor` splits them, if it splits `heads`."""
   tensor = parallel.axis_size("tensor")
   if heads % tensor or x.shape[2] % tensor == 0:
     return x
@@ -159,7 +159,8 @@ def _trees_backward(saved, grad):
 
   specs = (_QUERY, _KEY, _KEY, _ROW, _window_spec(window), _QUERY, _QUERY, _QUERY)
   gradients = parallel.on_mesh(backward, specs, (_QUERY, _KEY, _KEY))
-  return (*gradients(query, key, value, end, window, logsumexp, grad, inner), None, None)
+  found = gradients(query, key, value, end, window, logsumexp, grad, inner)
+  return (*found, None, None)
 
 
 _trees.defvjp(_trees_forward, _trees_backward)
