@@ -159,3 +159,12 @@ def test_sft(tmp_path):
   assert lines[-1]["eval_loss"] < lines[9]["eval_loss"]
   for name in ("run.json", "checkpoints", "profile", "hf"):
     assert (out / name).exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_compile(tmp_path):
+  pytest.importorskip("libtpu")
+  first, search = docs.blocks("compile.md")
+  docs.run_block(first, tmp_path, timeout=900)
+  docs.run_block(search, tmp_path, timeout=900)

@@ -20,7 +20,7 @@ from typing import Any
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.runs import only_writer
 
-PYTHONS = {"trl": "3.11", "tunix": "3.12"}
+PYTHONS = {"maxtext": "3.12", "trl": "3.11", "tunix": "3.12"}
 _HERE = Path(__file__).resolve().parent
 _CACHE = _HERE.parents[1] / ".cache" / "peers"
 _PATIENCE = 1800.0  # seconds for another process that makes the environment

@@ -8,6 +8,7 @@ of sft, rl and serve.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,7 @@ from clawgym_jax.parallel.mesh import BATCH, make_mesh
 from clawgym_jax.rl.learner import policy_loss
 from clawgym_jax.serve.steps import DecodeInput, Steps
 from clawgym_jax.sft.scores import supervised_loss
-from clawgym_jax.sft.setup import adapters
+from clawgym_jax.sft.setup import adapters, unrolling
 from clawgym_jax.sft.updates import Loss, Updates
 
 DECODE_STEPS = 8  # as `serve.Engine` compiles them
@@ -48,7 +49,8 @@ class Program:
     held: bytes a device of each kind of argument.
     tokens, scored, pairs: of one call, as `models.flops.training` counts them;
       for decode, those of one token a slot.
-    passes: forward passes that a call's products amount to, 3 for training.
+    passes: forward passes that a call's useful products amount to, 3 in training.
+    product_passes, attention_passes: those of a layer, with what is computed again.
   """
 
   lowered: jax.stages.Lowered
@@ -58,6 +60,8 @@ class Program:
   scored: int
   pairs: int
   passes: int
+  product_passes: int
+  attention_passes: int
 
 
 def shape_of(source: ModelSource, layers: int | None) -> ModelConfig:
@@ -84,9 +88,8 @@ def sft(
   """
   rows = config.data.batch_rows // config.micro_batches
   flat = not config.data.share_prefixes
-  return _training(
-      config, supervised_loss, rows, config.data.row_length, flat, devices, layers
-  )
+  loss = functools.partial(supervised_loss, z_loss=config.z_loss)
+  return _training(config, loss, rows, config.data.row_length, flat, devices, layers)
 
 
 def rl(
@@ -119,6 +122,7 @@ def _training(
                 rngs=nnx.Rngs(0),
                 compute_dtype=jnp.dtype(config.model.compute_dtype),
                 scan_layers=layers is None,
+                unroll=unrolling(config.model),
                 remat=config.model.remat,
                 lora=adapters(config.model.lora),
                 flat_rows=flat,
@@ -132,7 +136,7 @@ def _training(
     batch = _batch(rows, time, mesh, kl=getattr(config, "objective", None))
 
     def step(params, optimizer, batch, rate):
-      sums = updates.accumulate(None, params, batch, 1.0)
+      sums = updates.summed(params, (batch,), 1.0)
       return *updates.apply(params, optimizer, sums[0], rate), sums[1]
 
     lowered = jax.jit(step, donate_argnums=(0, 1)).lower(
@@ -147,6 +151,8 @@ def _training(
       scored=rows * time,
       pairs=rows * causal_pairs(time),
       passes=3,
+      product_passes=4 if config.model.remat in ("full", "attention") else 3,
+      attention_passes=4 if config.model.remat == "full" else 3,
   )
 
 
@@ -191,6 +197,8 @@ def decode(
       scored=slots,
       pairs=slots * length,
       passes=1,
+      product_passes=1,
+      attention_passes=1,
   )
 
 

@@ -1,7 +1,7 @@
 """`--config=FILE --config.key=value` on top of the shared command line.
 
-`run(main, kind)` hands `main` a checked configuration of class `kind`. FILE is
-a Python file with `get_config()`, or the name of one of this folder.
+`run(main, kind)` hands `main` a checked configuration of class `kind`, or of one of
+several. FILE is a Python file with `get_config()`, or the name of one of this folder.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ ConfigT = TypeVar("ConfigT")
 
 def run(
     main: Callable[[ConfigT], dict[str, Any] | None],
-    kind: type[ConfigT],
-    *,
+    *kinds: type[ConfigT],
     optional: bool = False,
 ) -> None:
   """Parses flags, builds the configuration, runs `main`; never returns.
 
-  Where it is `optional`, no --config is the one of the defaults.
+  Where it is `optional`, no --config is the one of the first kind's defaults.
   """
-  defaults = "\n".join(f"  --config.{k}={v}" for k, v in base.keys(kind()).items())
+  keys = {k: v for kind in reversed(kinds) for k, v in base.keys(kind()).items()}
+  defaults = "\n".join(f"  --config.{k}={v}" for k, v in keys.items())
   config = flags.DEFINE_string(
       "config",
       None,
@@ -45,13 +45,17 @@ def run(
   def body() -> dict[str, Any] | None:
     items = [a.lstrip("-").removeprefix("config.") for a in overrides]
     if optional and config.value is None:
-      return main(base.override(kind(), items))
-    return main(load(config.value, kind, items))
+      return main(base.override(kinds[0](), items))
+    return main(load(config.value, kinds, items))
 
   cli.run(body)
 
 
-def load(path: str | None, kind: type[ConfigT], overrides: list[str]) -> ConfigT:
+def load(
+    path: str | None,
+    kind: type[ConfigT] | tuple[type[ConfigT], ...],
+    overrides: list[str],
+) -> ConfigT:
   """The configuration of file or name `path`, overridden and checked."""
   folder = Path(__file__).parent
   names = sorted(
@@ -71,9 +75,10 @@ def load(path: str | None, kind: type[ConfigT], overrides: list[str]) -> ConfigT
   if not hasattr(module, "get_config"):
     raise UserError(f"--config={path} has no function get_config()")
   config = module.get_config()
-  if not isinstance(config, kind):
+  kinds = kind if isinstance(kind, tuple) else (kind,)
+  if not isinstance(config, kinds):
     raise UserError(
         f"--config={path} is a {type(config).__name__}; this command takes a"
-        f" {kind.__name__}"
+        f" {' or a '.join(kind.__name__ for kind in kinds)}"
     )
   return base.override(config, overrides)

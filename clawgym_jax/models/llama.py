@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from clawgym_jax import parallel
 from clawgym_jax.models.cache import loaded, stored
 from clawgym_jax.models.config import ModelConfig
 from clawgym_jax.models.layers.attention import (
@@ -63,10 +64,13 @@ class Attention(nnx.Module):
     """
     batch, time, _ = x.shape
     split = (batch, time, -1, self.head_dim)
-    query = self.normalize_query(self.q_proj(x).reshape(split))
-    key = self.normalize_key(self.k_proj(x).reshape(split))
-    query, key = apply_rope(query, tables), apply_rope(key, tables)
-    value = self.v_proj(x).reshape(split)
+    products = self.q_proj(x), self.k_proj(x), self.v_proj(x)
+    if parallel.platform() == "tpu":
+      # libtpu 0.0.52 fails where it splits heads inside a product's own fusion.
+      products = jax.lax.optimization_barrier(products)
+    query, key, value = (product.reshape(split) for product in products)
+    query = apply_rope(self.normalize_query(query), tables)
+    key = apply_rope(self.normalize_key(key), tables)
     how = {"dtype": self.compute_dtype, "scale": self.scale}
     if cache is None:
       within = None if window is None else Window(positions, window)

@@ -4,7 +4,8 @@ Each device scores the positions that lie on it. Of the vocabulary it has the
 part that `tensor` leaves it, and goes through that in blocks: a block's vectors
 are gathered over `fsdp`, cast before, its logits of all positions join a running
 softmax, and in the backward pass its gradient leaves for where it belongs. So
-neither the whole head nor its gradient is ever on one device.
+neither the whole head nor its gradient is ever on one device. The last block
+begins early enough to be as large as the others; what it repeats is masked.
 """
 
 from __future__ import annotations
@@ -33,15 +34,49 @@ class How(NamedTuple):
   entropy: bool
 
 
-class _Block(NamedTuple):
-  """Some vectors of the vocabulary, [size, hidden / fsdp], and where they start.
+class _Blocks(NamedTuple):
+  """A device's vectors and the positions that they score.
 
-  `count` is how many of them are no padding.
+  Attributes:
+    table: [vocab / tensor, hidden / fsdp], in the dtype of products.
+    hidden: [positions, hidden], likewise.
+    targets: int32 [positions], as indices of this part of the vocabulary.
+    temperature: float32 scalar.
   """
 
   table: jax.Array
-  start: jax.Array
-  count: jax.Array
+  hidden: jax.Array
+  targets: jax.Array
+  temperature: jax.Array
+
+  @classmethod
+  def of(cls, table, hidden, targets, temperature, dtype) -> _Blocks:
+    first = jax.lax.axis_index("tensor") * table.shape[0]
+    hidden = hidden.reshape(-1, hidden.shape[-1]).astype(dtype)
+    return cls(table.astype(dtype), hidden, targets.reshape(-1) - first, temperature)
+
+  @property
+  def size(self) -> int:
+    """Vectors of a block."""
+    most = max(_LANES, _LOGITS // self.targets.size // _LANES * _LANES)
+    return min(self.table.shape[0], most)
+
+  @property
+  def numbers(self) -> jax.Array:
+    return jnp.arange(-(-self.table.shape[0] // self.size))
+
+  def start(self, number: jax.Array) -> jax.Array:
+    return jnp.minimum(number * self.size, self.table.shape[0] - self.size)
+
+  def logits(self, number: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Of one block: logits [size, positions], which are targets', and its vectors."""
+    start = self.start(number)
+    block = jax.lax.dynamic_slice_in_dim(self.table, start, self.size)
+    block = jax.lax.all_gather(block, "fsdp", axis=1, tiled=True)
+    logits = dot(block, self.hidden, 1, 1, block.dtype) / self.temperature
+    place = start + jnp.arange(self.size)[:, None]
+    new = place >= number * self.size
+    return jnp.where(new, logits, _MASKED), new & (place == self.targets), block
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(4,))
@@ -63,13 +98,11 @@ def scores(
 
 def _forward(table, hidden, targets, temperature, how):
   def local(table, hidden, targets, temperature):
-    shape = targets.shape
-    hidden, targets = _flat(hidden), targets.reshape(-1)
-    first = jax.lax.axis_index("tensor") * table.shape[0]
+    blocks = _Blocks.of(table, hidden, targets, temperature, how.dtype)
 
-    def one(state, block):
+    def one(state, number):
       top, total, picked, mean = state
-      logits, hit = _logits(block, hidden, targets - first, temperature, how.dtype)
+      logits, hit, _ = blocks.logits(number)
       new = jnp.maximum(top, jnp.max(logits, axis=0))
       weights, scale = jnp.exp(logits - new), jnp.exp(top - new)
       total = scale * total + jnp.sum(weights, axis=0)
@@ -78,9 +111,9 @@ def _forward(table, hidden, targets, temperature, how):
         mean = scale * mean + jnp.sum(weights * logits, axis=0)
       return (new, total, picked, mean), None
 
-    zeros = jnp.zeros(targets.shape, jnp.float32)
-    state = jnp.full(targets.shape, _MASKED), zeros, zeros, zeros
-    (top, total, picked, mean), _ = jax.lax.scan(one, state, _blocks(table, targets))
+    zeros = jnp.zeros(blocks.targets.shape, jnp.float32)
+    state = jnp.full_like(zeros, _MASKED), zeros, zeros, zeros
+    (top, total, picked, mean), _ = jax.lax.scan(one, state, blocks.numbers)
     new = jax.lax.pmax(top, "tensor")
     scale = jnp.exp(top - new)
     total = jax.lax.psum(scale * total, "tensor")
@@ -89,7 +122,7 @@ def _forward(table, hidden, targets, temperature, how):
     spread = zeros
     if how.entropy:
       spread = logsumexp - jax.lax.psum(scale * mean, "tensor") / total
-    return tuple(x.reshape(shape) for x in (logprobs, spread, logsumexp))
+    return tuple(x.reshape(targets.shape) for x in (logprobs, spread, logsumexp))
 
   arguments = table, hidden, targets, temperature
   specs = _TABLE, parallel.HIDDEN, _ROW, jax.P()
@@ -100,27 +133,27 @@ def _forward(table, hidden, targets, temperature, how):
 
 def _backward(how, saved, grads):
   def local(table, hidden, targets, temperature, logsumexp, grad, grad_sum):
-    shape, kind = hidden.shape, hidden.dtype
-    hidden = _flat(hidden).astype(how.dtype)
-    targets, logsumexp, grad, grad_sum = (
-        x.reshape(-1) for x in (targets, logsumexp, grad, grad_sum)
-    )
-    first = jax.lax.axis_index("tensor") * table.shape[0]
+    blocks = _Blocks.of(table, hidden, targets, temperature, how.dtype)
+    logsumexp, grad, grad_sum = (x.reshape(-1) for x in (logsumexp, grad, grad_sum))
 
-    def one(dhidden, block):
-      logits, hit = _logits(block, hidden, targets - first, temperature, how.dtype)
+    def one(sums, number):
+      dtable, dhidden = sums
+      logits, hit, block = blocks.logits(number)
       weights = jnp.exp(logits - logsumexp)
       dlogits = jnp.where(hit, grad, 0.0) - weights * (grad - grad_sum)
       dlogits = (dlogits / temperature).astype(how.dtype)
-      dhidden += dot(dlogits, _gathered(block.table, how.dtype), 0, 0, how.dtype)
-      dblock = dot(dlogits, hidden, 1, 0, how.dtype).astype(how.dtype)
-      return dhidden, _sent(dblock, rows)
+      dhidden += dot(dlogits, block, 0, 0, how.dtype)
+      mine = _sent(dot(blocks.hidden, dlogits, 0, 1, how.dtype), how.dtype, rows)
+      start = blocks.start(number)
+      old = jax.lax.dynamic_slice_in_dim(dtable, start, blocks.size)
+      dtable = jax.lax.dynamic_update_slice_in_dim(dtable, old + mine.T, start, 0)
+      return (dtable, dhidden), None
 
-    blocks = _blocks(table, targets)
-    dhidden, dtable = jax.lax.scan(one, jnp.zeros(hidden.shape, jnp.float32), blocks)
-    dtable = dtable.reshape(-1, table.shape[1])[: table.shape[0]]
-    dhidden = jax.lax.psum(dhidden, "tensor").astype(kind)
-    return dtable.astype(table.dtype), dhidden.reshape(shape)
+    dtable = jnp.zeros(table.shape, table.dtype)
+    dhidden = jnp.zeros(blocks.hidden.shape, jnp.float32)
+    (dtable, dhidden), _ = jax.lax.scan(one, (dtable, dhidden), blocks.numbers)
+    dhidden = jax.lax.psum(dhidden, "tensor").astype(hidden.dtype)
+    return dtable, dhidden.reshape(hidden.shape)
 
   fitted = parallel.fitting(parallel.HIDDEN, saved[1].shape)
   rows = {axis for axes in fitted[:2] if axes for axis in jax.tree.leaves(axes)}
@@ -132,46 +165,17 @@ def _backward(how, saved, grads):
 scores.defvjp(_forward, _backward)
 
 
-def _flat(hidden: jax.Array) -> jax.Array:
-  return hidden.reshape(-1, hidden.shape[-1])
+def _sent(dblock: jax.Array, dtype: jnp.dtype, rows: set[str]) -> jax.Array:
+  """A device's part of a block's gradient, added up over those that had other rows.
 
-
-def _blocks(table: jax.Array, targets: jax.Array) -> _Block:
-  """Blocks of a device's vectors, stacked for a scan, the last one padded."""
-  vocab = table.shape[0]
-  size = min(vocab, max(1, _LOGITS // targets.size))
-  count = -(-vocab // size)
-  size = -(-vocab // count)
-  if count > 1:
-    size = -(-size // _LANES) * _LANES
-    count = -(-vocab // size)
-  padded = jnp.pad(table, ((0, count * size - vocab), (0, 0)))
-  starts = jnp.arange(count) * size
-  return _Block(
-      table=padded.reshape(count, size, -1),
-      start=starts,
-      count=jnp.minimum(vocab - starts, size),
-  )
-
-
-def _logits(block, hidden, targets, temperature, dtype):
-  """Logits [size, positions] of a block, and which of them are targets'."""
-  logits = dot(_gathered(block.table, dtype), hidden, 1, 1, dtype) / temperature
-  place = jnp.arange(logits.shape[0])[:, None]
-  logits = jnp.where(place < block.count, logits, _MASKED)
-  return logits, place == targets - block.start
-
-
-def _gathered(table: jax.Array, dtype: jnp.dtype) -> jax.Array:
-  return jax.lax.all_gather(table.astype(dtype), "fsdp", axis=1, tiled=True)
-
-
-def _sent(dblock: jax.Array, rows: set[str]) -> jax.Array:
-  """A device's part of a block's gradient, added up over those that had other rows."""
+  dblock [hidden, size], so that its outer dimension is the one that is scattered;
+  it is sent in `dtype`.
+  """
+  dblock = dblock.astype(dtype)
   if "fsdp" in rows:
-    dblock = jax.lax.psum_scatter(dblock, "fsdp", scatter_dimension=1, tiled=True)
+    dblock = jax.lax.psum_scatter(dblock, "fsdp", tiled=True)
   else:
-    size = dblock.shape[1] // parallel.axis_size("fsdp")
+    size = dblock.shape[0] // parallel.axis_size("fsdp")
     start = jax.lax.axis_index("fsdp") * size
-    dblock = jax.lax.dynamic_slice_in_dim(dblock, start, size, 1)
+    dblock = jax.lax.dynamic_slice_in_dim(dblock, start, size)
   return jax.lax.psum(dblock, tuple(sorted(rows - {"fsdp"})))

@@ -23,7 +23,10 @@ _AXIS = "context"
 
 
 def order(time: int) -> np.ndarray | None:
-  """int32 [time], the index in the row of the token at each place; None for one device."""
+  """int32 [time], the index in its row of the token at each place.
+
+  None where `context` is one device, and every token at its own index.
+  """
   count = axis_size(_AXIS)
   if count == 1:
     return None
@@ -43,19 +46,17 @@ def natural(hidden: jax.Array) -> jax.Array:
   if count == 1:
     return hidden
   # Chunk 2d and chunk 2d + 1 go to device d: every device has one even and one odd.
-  chunks = [(first, 2 * count - 1 - first) for first in range(count)]
+  evens, odds = [], []  # moves from device to device
+  for device in range(count):
+    for chunk in (device, 2 * count - 1 - device):
+      (odds if chunk % 2 else evens).append((device, chunk // 2))
 
   def swap(x):
     first, second = jnp.split(x, 2, axis=1)
     even = jax.lax.axis_index(_AXIS) % 2 == 0
     sent = jnp.where(even, first, second), jnp.where(even, second, first)
     received = [
-        jax.lax.ppermute(
-            part,
-            _AXIS,
-            [(c, chunk // 2) for c, pair in enumerate(chunks) for chunk in pair if chunk % 2 == odd],
-        )
-        for odd, part in enumerate(sent)
+        jax.lax.ppermute(part, _AXIS, moves) for part, moves in zip(sent, (evens, odds))
     ]
     return jnp.concatenate(received, axis=1)
 
@@ -90,7 +91,8 @@ def starts(time: int) -> jax.Array:
   """int32 [2], the indices at which this device's two chunks of a row start."""
   count = axis_size(_AXIS)
   here = jax.lax.axis_index(_AXIS)
-  return jnp.stack([here, 2 * count - 1 - here]).astype(jnp.int32) * (time // (2 * count))
+  chunks = jnp.stack([here, 2 * count - 1 - here]).astype(jnp.int32)
+  return chunks * (time // (2 * count))
 
 
 def gather(x: jax.Array, axis: int) -> jax.Array:

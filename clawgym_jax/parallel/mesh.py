@@ -84,7 +84,7 @@ def _names(axes: str | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def laid_out(hidden: jax.Array) -> jax.Array:
-  """Activations [batch, time, hidden], on a mesh split as `HIDDEN` says where it fits."""
+  """Activations [batch, time, hidden], split as `HIDDEN` says where it fits."""
   if jax.sharding.get_abstract_mesh().empty:
     return hidden
   return jax.lax.with_sharding_constraint(hidden, fitting(HIDDEN, hidden.shape))

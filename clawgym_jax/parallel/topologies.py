@@ -6,8 +6,8 @@ TPU (v5p-64: v4 and v5p count TensorCores, two a chip; v5e-16 and v6e-256 count
 chips) or says the shape, as v5p:2x4x4 does.
 
 Figures of chips: cloud.google.com/tpu/docs (system architecture of each version)
-for compute, memory and its bandwidth; jax-ml.github.io/scaling-book for the
-bandwidth of a link in one direction.
+for memory and its bandwidth; jax-ml.github.io/scaling-book for the bandwidth of a
+link in one direction; operations are `peak`'s.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import jax
 
 from clawgym_jax.contracts.errors import UserError
+from clawgym_jax.parallel import peak
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Chip:
   """One kind of TPU chip, which is one device of JAX.
 
   Attributes:
-    flops: of bfloat16 products, a second.
+    kind: what JAX calls the device.
     hbm_bytes, hbm_bandwidth: memory, and bytes a second from it.
     link_bandwidth: bytes a second of one link in one direction.
     axes: of its torus; every chip has two links along each.
@@ -35,7 +36,7 @@ class Chip:
     name: of its chip in libtpu, and its configuration there.
   """
 
-  flops: float
+  kind: str
   hbm_bytes: int
   hbm_bandwidth: float
   link_bandwidth: float
@@ -44,13 +45,18 @@ class Chip:
   name: str
   config: str
 
+  @property
+  def flops(self) -> float:
+    """Of bfloat16 products, a second."""
+    return peak.CHIPS[self.kind]
+
 
 _GIB = 2**30
 CHIPS = {
-    "v4": Chip(275e12, 32 * _GIB, 1.2e12, 4.5e10, 3, 2, "v4", "megacore"),
-    "v5e": Chip(197e12, 16 * _GIB, 8.1e11, 4.5e10, 2, 1, "v5e", "default"),
-    "v5p": Chip(459e12, 95 * _GIB, 2.765e12, 9e10, 3, 2, "v5p", "megacore"),
-    "v6e": Chip(918e12, 32 * _GIB, 1.64e12, 9e10, 2, 1, "v6e", "default"),
+    "v4": Chip("TPU v4", 32 * _GIB, 1.2e12, 4.5e10, 3, 2, "v4", "megacore"),
+    "v5e": Chip("TPU v5 lite", 16 * _GIB, 8.1e11, 4.5e10, 2, 1, "v5e", "default"),
+    "v5p": Chip("TPU v5", 95 * _GIB, 2.765e12, 9e10, 3, 2, "v5p", "megacore"),
+    "v6e": Chip("TPU v6 lite", 32 * _GIB, 1.64e12, 9e10, 2, 1, "v6e", "default"),
 }
 _SAME = {"v5litepod": "v5e", "v6litepod": "v6e"}
 _NAME = re.compile(r"(\w+?)(?:-(\d+)|:(\d+(?:x\d+){1,2}))")
@@ -110,6 +116,7 @@ def _shape(count: int, axes: int) -> tuple[int, ...] | None:
 def describe(topology: Topology) -> list[jax.Device]:
   """Its devices, for a mesh that is compiled for; `UserError` without libtpu."""
   os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")  # no machine of Cloud TPU to ask
+  os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")  # no TPU is taken
   # What libtpu would otherwise look for, and complain of, on this machine.
   os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v5p-8")
   os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")

@@ -42,7 +42,7 @@ def load_model(
       "compute_dtype": jnp.dtype(source.compute_dtype),
       "remat": source.remat,
       "flat_rows": flat_rows,
-      "unroll": {"auto": None, "loop": False, "unrolled": True}[source.layers],
+      "unroll": unrolling(source),
       "lora": adapters(source.lora),
   }
   if source.yarn_factor > 1:
@@ -57,6 +57,11 @@ def load_model(
   return checkpoint.load(
       source.source, flag="--config.model.source", also=("tiny",), **kw
   )
+
+
+def unrolling(source: ModelSource) -> bool | None:
+  """`CausalLM`'s `unroll`."""
+  return {"auto": None, "loop": False, "unrolled": True}[source.layers]
 
 
 def adapters(lora: Lora) -> LoraConfig | None:

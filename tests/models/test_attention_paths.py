@@ -47,7 +47,7 @@ def definition(query, key, value, mask) -> jax.Array:
 
 def agree(part: Part, mask, forward, backward, tolerance=2e-5) -> None:
   """Value and gradients of a path, against the definition's."""
-  weight = jnp.asarray(np.random.default_rng(1).normal(size=part.query.shape), jnp.float32)
+  weight = np.random.default_rng(1).normal(size=part.query.shape).astype(np.float32)
   operands = part.query, part.key, part.value
   expected, gradients = jax.vjp(lambda *qkv: definition(*qkv, mask), *operands)
   out, logsumexp = jax.jit(forward)(part)
@@ -79,7 +79,8 @@ def test_two_runs_of_a_row(name, device, monkeypatch):
   query, key, value = laid_out(qkv)
   starts = np.asarray([device, 3 - device]) * 128
   mine = (starts[:, None] + np.arange(128)).reshape(-1)
-  part = Part(query[:, :, :, mine], key, value, end, jnp.asarray(starts, jnp.int32), None)
+  starts = jnp.asarray(starts, jnp.int32)
+  part = Part(query[:, :, :, mine], key, value, end, starts, None)
   agree(part, mask[:, mine], *PATHS[name])
 
 
@@ -89,7 +90,8 @@ def test_keys_that_no_query_of_a_block_sees_are_not_read(path):
   query, key, value = laid_out(qkv)
   end = np.full((1, TIME), TIME, np.int32)
   end[0, :128] = 128
-  mask = np.tril(np.ones((TIME, TIME), bool)) & (np.arange(TIME)[:, None] < end[:, None])
+  mask = np.tril(np.ones((TIME, TIME), bool))
+  mask = mask & (np.arange(TIME)[:, None] < end[:, None])
   zeros = jnp.zeros(1, jnp.int32)
   part = Part(query, key, value, jnp.asarray(end), zeros, None)
   agree(part, jnp.asarray(mask), *path)

@@ -117,15 +117,50 @@ def _matmul_backward(dtype, axes, out, saved, grad):
   x, weight = saved
   grad = grad.astype(dtype)
   dx = dot(grad, gathered(weight, dtype, axes), -1, 0, dtype, out=out)
-  rows = x.reshape(-1, x.shape[-1])
-  across = swap_last(grad.reshape(-1, grad.shape[-1]))
-  dweight = dot(across, rows, 1, 0, dtype, out=out)
   if axes is not None and _meshed():
-    dweight = jax.lax.with_sharding_constraint(dweight, jax.P(*axes))
+    dweight = _split_gradient(x, grad, dtype, axes, out)
+  else:
+    across = swap_last(grad.reshape(-1, grad.shape[-1]))
+    dweight = dot(across, x.reshape(-1, x.shape[-1]), 1, 0, dtype, out=out)
   return dx, dweight.astype(weight.dtype)
 
 
 _matmul.defvjp(_matmul_forward, _matmul_backward)
+
+
+def _split_gradient(x, grad, dtype, axes, out):
+  """A weight's gradient [out, in], split over a mesh as the weight is.
+
+  Every device multiplies its tokens and sends the parts of the others. That XLA
+  would make a loop of the product and the sums, in which libtpu 0.0.52 fails.
+  """
+  inner, outer = (axis if axis == "tensor" else None for axis in (axes[1], axes[0]))
+  x, grad = (v.reshape(-1, *v.shape[-2:]) for v in (x, grad))
+  tokens = parallel.fitting(parallel.HIDDEN, x.shape)[:2]
+  split = {axis for names in tokens if names for axis in jax.tree.leaves(names)}
+
+  def local(x, grad):
+    x, grad = (v.reshape(-1, v.shape[-1]) for v in (x, grad))
+    if "fsdp" not in axes or "fsdp" not in split:
+      summed = jax.lax.psum(dot(grad, x, 0, 0, dtype, out=out), tuple(sorted(split)))
+      if "fsdp" not in axes:
+        return summed
+      at = axes.index("fsdp")
+      size = summed.shape[at] // parallel.axis_size("fsdp")
+      start = jax.lax.axis_index("fsdp") * size
+      return jax.lax.dynamic_slice_in_dim(summed, start, size, at)
+    # What is scattered lies along the outer dimension: along the inner one it
+    # would be added up everywhere first.
+    across = axes[1] == "fsdp"
+    a, b = (x, grad) if across else (grad, x)
+    part = jax.lax.psum_scatter(dot(a, b, 0, 0, dtype, out=out), "fsdp", tiled=True)
+    part = jax.lax.psum(part, tuple(sorted(split - {"fsdp"})))
+    return part.T if across else part
+
+  specs = jax.P(*tokens, inner), jax.P(*tokens, outer)
+  return jax.shard_map(
+      local, in_specs=specs, out_specs=jax.P(*axes), check_vma=False
+  )(x, grad)
 
 
 def gathered(

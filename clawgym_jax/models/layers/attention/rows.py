@@ -86,16 +86,16 @@ def tree_attention(
   batch, time, heads, dim = query.shape
   scale = dim**-0.5 if scale is None else scale
   key, value = (_shared(x, heads) for x in (key, value))
-  query = (query * scale).reshape(batch, time, key.shape[2], -1, dim)
-  query = query.astype(dtype).transpose(0, 2, 3, 1, 4)
+  query = (query * scale).astype(dtype).transpose(0, 2, 1, 3)
+  query = query.reshape(batch, key.shape[2], -1, time, dim)
   key = key.astype(dtype).transpose(0, 2, 1, 3)
   value = value.astype(dtype).transpose(0, 2, 1, 3)
   out = _attend(query, key, value, end, window, flat)
-  return out.transpose(0, 3, 1, 2, 4).reshape(batch, time, heads, dim)
+  return out.reshape(batch, heads, time, dim).transpose(0, 2, 1, 3)
 
 
 def _shared(x: jax.Array, heads: int) -> jax.Array:
-  """Key heads repeated until the mesh axis `tensor` splits them, if it splits `heads`."""
+  """Key heads repeated until `tensor` splits them, if it splits `heads`."""
   tensor = parallel.axis_size("tensor")
   if heads % tensor or x.shape[2] % tensor == 0:
     return x
@@ -159,7 +159,8 @@ def _trees_backward(saved, grad):
 
   specs = (_QUERY, _KEY, _KEY, _ROW, _window_spec(window), _QUERY, _QUERY, _QUERY)
   gradients = parallel.on_mesh(backward, specs, (_QUERY, _KEY, _KEY))
-  return (*gradients(query, key, value, end, window, logsumexp, grad, inner), None, None)
+  found = gradients(query, key, value, end, window, logsumexp, grad, inner)
+  return (*found, None, None)
 
 
 _trees.defvjp(_trees_forward, _trees_backward)

@@ -74,7 +74,9 @@ class _Blocks(NamedTuple):
         first=jnp.minimum(jnp.argmax(sees, axis=2), last).astype(jnp.int32),
         last=last.astype(jnp.int32),
         reach=reach,
-        start=jnp.where(after.any(1), jnp.argmax(after, 1), len(at) - 1).astype(jnp.int32),
+        start=jnp.where(after.any(1), jnp.argmax(after, 1), len(at) - 1).astype(
+            jnp.int32
+        ),
         stop=jnp.maximum(jnp.sum(before, axis=2) - 1, 0).astype(jnp.int32),
     )
 
@@ -261,7 +263,8 @@ def _backward_key(
     dkeys[...] = jnp.zeros_like(dkeys)
     dvalues[...] = jnp.zeros_like(dvalues)
 
-  sees = (reach[batch, index] > at[block]) & (at[block] + queries > index * ends.shape[0])
+  sees = reach[batch, index] > at[block]
+  sees &= at[block] + queries > index * ends.shape[0]
 
   @pl.when((block >= start[index]) & (block <= stop[batch, index]) & sees)
   def _():
@@ -317,7 +320,9 @@ def _size(length: int, most: int) -> int:
   return size
 
 
-def _specs(part: Part, blocks: _Blocks, *, keys_inside: bool) -> tuple[pl.BlockSpec, ...]:
+def _specs(
+    part: Part, blocks: _Blocks, *, keys_inside: bool
+) -> tuple[pl.BlockSpec, ...]:
   """Of query blocks, of their rows of sums, of key blocks and of `end`.
 
   The inner axis of the grid goes over keys, or else over queries. A step that
@@ -336,10 +341,15 @@ def _specs(part: Part, blocks: _Blocks, *, keys_inside: bool) -> tuple[pl.BlockS
     return outer
 
   def spec(shape, index):
-    return pl.BlockSpec(shape, lambda b, h, o, i, *scalars: index(b, h, (b, o, i, *scalars)))
+    return pl.BlockSpec(
+        shape, lambda b, h, o, i, *scalars: index(b, h, (b, o, i, *scalars))
+    )
 
   return (
-      spec((1, 1, groups, blocks.queries, dim), lambda b, h, s: (b, h, 0, of_query(*s), 0)),
+      spec(
+          (1, 1, groups, blocks.queries, dim),
+          lambda b, h, s: (b, h, 0, of_query(*s), 0),
+      ),
       spec(
           (1, 1, 1, 1, groups * blocks.queries),
           lambda b, h, s: (b, h, of_query(*s), 0, 0),

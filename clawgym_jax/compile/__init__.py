@@ -1,0 +1,1 @@
+"""Ahead-of-time compilation: what a step takes on hardware that is not here."""

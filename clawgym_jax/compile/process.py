@@ -1,0 +1,45 @@
+"""A compilation in a process of its own; imports no jax."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+from clawgym_jax.configs import base
+from clawgym_jax.configs.base import RlConfig, SftConfig
+from clawgym_jax.contracts.errors import UserError
+
+
+def compiled(
+    config: SftConfig | RlConfig, topology: str, step: str, *, layers: bool
+) -> dict[str, Any]:
+  """The result of `measure.measured` in a process of its own; `UserError` as it has."""
+  request = {
+      "kind": type(config).__name__,
+      "keys": base.keys(config),
+      "topology": topology,
+      "step": step,
+      "layers": layers,
+  }
+  done = subprocess.run(
+      [sys.executable, "-m", "clawgym_jax.compile.child"],
+      input=json.dumps(request),
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+      env=os.environ | {"JAX_PLATFORMS": "cpu"},
+  )
+  lines = done.stdout.splitlines()
+  if done.returncode or not lines:
+    said = [line for line in done.stderr.splitlines() if line.startswith(("F", "jax"))]
+    said = said or done.stderr.splitlines()[-3:]
+    raise UserError(
+        f"the compiler ended with status {done.returncode}: {' '.join(said[:3])}"
+    )
+  answer = json.loads(lines[-1])
+  if "error" in answer:
+    raise UserError(answer["error"])
+  return answer["result"]
