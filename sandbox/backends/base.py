@@ -135,7 +135,7 @@ class Sandbox(abc.ABC):
   @abc.abstractmethod
   async def spawn(self, command: str, *, pty: bool = False) -> int:
     """Starts `command` in the background; its number, from 1. It ends with the
-    sandbox at the latest."""
+    sandbox at the latest, and where the call is given up (cancelled) at once."""
 
   @abc.abstractmethod
   async def poll(self, number: int, wait: float = 0.0) -> Progress:

@@ -406,7 +406,7 @@ class ServedSandbox(base.Sandbox):
           await self._writer.drain()
         return await future
     except asyncio.CancelledError:
-      if op is Op.EXEC and not self._lost:
+      if op in (Op.EXEC, Op.SPAWN) and not self._lost:
         self._writer.write(frames.pack(next(self._ids), Op.CANCEL, request))
       raise
     except TimeoutError:
