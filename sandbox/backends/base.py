@@ -177,8 +177,9 @@ class Sandbox(abc.ABC):
   async def fork(self) -> Self:
     """A second, started sandbox that goes on from the state of this one.
 
-    It has the same settings, a copy of all files that can be written here, with
-    their modes and times, and the reports so far. Processes stay behind.
+    It has the same settings, a copy of all files and links that can be written
+    here, with their modes and times (whole seconds), and the reports so far. Pipes
+    and processes stay behind; hard links are files of their own.
     """
 
   @abc.abstractmethod

@@ -368,7 +368,8 @@ class ServedSandbox(base.Sandbox):
   async def _restore(
       self, snapshot: bytes, root: str, seconds: float, exact: bool = False
   ) -> None:
-    """As `restore`, within `seconds`; `exact` leaves shut what is shut to its owner."""
+    """As `restore`, within `seconds`; `exact` leaves shut what is shut to its owner,
+    and keeps links that lead out of `root`, which is that of a new sandbox."""
     data, name = memoryview(snapshot), _encode(root)
     parts = [
         data[at : at + frames.CHUNK]
