@@ -169,3 +169,26 @@ def test_folders_that_sandboxes_show_are_refused(tmp_path):
   for folder in (Path("/usr/src/app/tasks"), Path("/lib/x"), tmp_path / "link" / "x"):
     with pytest.raises(UserError, match="can read, checks and solutions with it"):
       check_backend("bubblewrap", tmp_path, folder)
+
+
+def test_stops_beside_a_start_and_each_other_leave_nothing():
+  async def one(seconds):
+    sandbox = open_sandbox()
+    starting = asyncio.create_task(sandbox.start({"a": bytes(1 << 20)}))
+    await asyncio.sleep(seconds)
+    given_up = asyncio.create_task(sandbox.stop())
+    await asyncio.sleep(seconds / 4)
+    given_up.cancel()
+    assert await asyncio.gather(sandbox.stop(), sandbox.stop()) == [None, None]
+    await asyncio.gather(starting, given_up, return_exceptions=True)
+    assert not os.path.exists(f"/proc/{sandbox.pid}")
+    stopped = open_sandbox()
+    await stopped.stop()
+    with pytest.raises(SandboxLost, match="stopped"):
+      await stopped.start()
+
+  async def whole():
+    for step in range(20):
+      await one(step / 1000)
+
+  asyncio.run(whole())
