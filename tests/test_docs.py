@@ -55,10 +55,10 @@ def test_convert(tmp_path, tokenizer, logits):  # noqa: F811
 
 
 def test_tasks(tmp_path):
-  (block,) = docs.blocks("tasks.md")
-  docs.run_block(block, tmp_path)
-  verdicts = json.loads((tmp_path / "tasks" / "audit.json").read_text())
-  assert verdicts["counts"] == {"admitted": 9}
+  for block, folder in zip(docs.blocks("tasks.md"), ("tasks", "set"), strict=True):
+    docs.run_block(block, tmp_path)
+    verdicts = json.loads((tmp_path / folder / "audit.json").read_text())
+    assert verdicts["counts"] == {"admitted": 9}
 
 
 def test_skills(tmp_path):

@@ -19,13 +19,14 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Any
 
 from clawgym_jax.contracts import json_text
 from clawgym_jax.contracts.task import SolutionCall, Task
 from data_gen.audit.literals.texts import leaves
 from data_gen.audit.provenance import words
-from data_gen.audit.shares import repository, used_inputs
+from data_gen.audit.shares import used_inputs
 from sandbox.backends.base import Files, gather
 from sandbox.harnesses import asked_of
 
@@ -47,7 +48,8 @@ def faults(task: Task, initial: Files, solved: Files) -> list[str]:
   needless = {
       path: data
       for path, data in initial.items()
-      if solved.get(path) == data and not {path, repository(path)} & used
+      if solved.get(path) == data
+      and used.isdisjoint([path, *map(str, PurePosixPath(path).parents)])
   }
   needed = [asked.encode(), *(initial[p] for p in sorted(initial.keys() - needless))]
   return [

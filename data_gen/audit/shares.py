@@ -82,18 +82,18 @@ def used_inputs(initial: Files, calls: Sequence[SolutionCall]) -> set[str]:
       for word in _WORD.findall(str(value))
   }
   folders = {word.rstrip("/") for word in named if "/" in word.strip(".")}
-  repositories = {found for path in initial if (found := repository(path))}
+  repositories = {found for path in initial if (found := _repository(path))}
   used = set()
   for path in initial:
     above = {str(parent) for parent in PurePosixPath(path).parents}
     if path.startswith(_SKILLS) or not (path in named or above & folders):
       continue
-    within = repository(path) or max(above & repositories, key=len, default="")
+    within = _repository(path) or max(above & repositories, key=len, default="")
     used.add(path if path in named else within or path)
   return used
 
 
-def repository(path: str) -> str:
+def _repository(path: str) -> str:
   """The git repository in whose store a file is; nothing for all other files."""
   parts = path.split("/")
   for at, part in enumerate(parts[:-1]):

@@ -100,6 +100,10 @@ def test_an_answer_that_lies_about_is_found(tmp_path):
   assert found("sound", rows, {"old.csv": b"8,bob\n"}) == []
   assert found("an input", rows, {"old.csv": rows}) == []
   assert found("dictated", answer, {"old.txt": answer}, instruction=says) == []
+  stored = {"work/store.git/objects/00/1": rows[::-1]}
+  merges = _solved("git -C work/store.git show x:a.csv > out.csv")
+  assert found("a repository", rows[::-1], stored, turns=merges) == []
+  assert found("another's history", rows[::-1], stored) != []
   (cause,) = found("made", rows[::-1], {"old.csv": b"x\n" + rows[::-1]})
   assert cause.startswith("leak: old.csv, which the solution does not need, holds all")
   (cause,) = found("expected", rows, {"data.json": json.dumps([text]).encode()})

@@ -118,8 +118,8 @@ SYNTAX = [
     _exec("outbox send --channel=email --to=ann@miller --subject='Paid orders'"),
     _exec("cron add --name='paid orders' --cron='0 5 * * 1-5' --message='List orders'"),
     _exec("websearch how paid orders of Ann Miller are listed elsewhere"),
-    _exec("sqlite3 -header data.csv 'select client, round(sum(amount), 2) as all from t"
-          " group by client order by all desc limit 5'"),
+    _exec("sqlite3 -header data.csv 'select client, round(sum(amount), 2) as sums from t"
+          " group by client order by sums desc limit 5'"),
     _write("/tmp/step.py", "#!/usr/bin/env python3\n'''Adds things up.'''\n"),
     ("read", {"path": "data.csv", "offset": 40, "limit": 200}),
     ("exec", {"command": "sleep 3", "timeout": 30, "yieldMs": 5000}),
