@@ -382,9 +382,11 @@ def test_odd_arguments_are_refused_in_words():
   page = {"url": "https://x.example.com/", "html": "<a href='http://['>here</a>"}
   with staged({"web.jsonl": [page]}) as box:
     for odd in (
-        ("outbox", "send", "--to=--", "--body=b"), ("cron", "add", '--job={"a": 1e999}'),
-        ("outbox", "send", "--to=a", "--body=--"), ("websearch", "--count=--", "x"),
-    ):  # fmt: skip
+        ("outbox", "send", "--to=--", "--body=b"),
+        ("outbox", "send", "--to=a", "--body=--"),
+        ("cron", "add", '--job={"a": 1e999}'),
+        ("websearch", "--count=--", "x"),
+    ):
       code, text = box.run(*odd)
       assert code == 2 and "Traceback" not in text
     assert box.reports == []

@@ -2,9 +2,10 @@
 
 A side effect is reported to the controller first; only when it has said `ok`
 does the new state, which is on the disk already, take the place of the old one,
-and is the user told that it is done. Where anything fails nothing has happened. State is one JSON list a service, made from the
-task's seed file at first use; one program at a time may change it. Starting is
-most of what a program costs, so what is rarely needed is imported late.
+and is the user told that it is done. Where anything fails nothing has happened. State
+is one JSON list a service, made from the task's seed file at first use; one program at
+a time may change it. Starting is most of what a program costs, so what is rarely
+needed is imported late.
 """
 
 from __future__ import annotations
