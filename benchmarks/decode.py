@@ -22,12 +22,13 @@ import numpy as np
 from absl import flags
 from flax import nnx
 
-from benchmarks.smollm2 import CONFIG
 from clawgym_jax import cli
 from clawgym_jax.models import CausalLM
+from clawgym_jax.models.known import KNOWN
 from clawgym_jax.parallel.host import keep_memory
 from clawgym_jax.serve import Engine, Sampling, precision
 
+CONFIG = KNOWN["SmolLM2-135M"]
 _SLOTS = flags.DEFINE_list("slots", ["1", "8", "16"], "Requests at once.")
 _PROMPT = flags.DEFINE_integer("prompt", 256, "Tokens of a prompt.", 2)
 _TOKENS = flags.DEFINE_integer("tokens", 64, "Tokens sampled a request.", 2)

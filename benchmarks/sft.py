@@ -26,10 +26,11 @@ from typing import Any
 from absl import flags
 
 from benchmarks import peers
-from benchmarks.smollm2 import CONFIG
 from clawgym_jax import cli
 from clawgym_jax.contracts.errors import UserError
+from clawgym_jax.models.known import KNOWN
 
+CONFIG = KNOWN["SmolLM2-135M"]
 _ROWS = flags.DEFINE_integer("rows", 4, "Sequences in a step.", lower_bound=1)
 _TIME = flags.DEFINE_integer("time", 1024, "Tokens of a sequence.", lower_bound=16)
 _STEPS = flags.DEFINE_integer("steps", 5, "Measured steps of each.", lower_bound=1)

@@ -29,6 +29,9 @@ from clawgym_jax.checkpoints import source
 from clawgym_jax.configs.base import Data
 from clawgym_jax.data import corpus
 from clawgym_jax.data.pipeline import Batches
+from clawgym_jax.models import flops
+from clawgym_jax.models.known import KNOWN
+from clawgym_jax.parallel.peak import CHIPS
 
 _TRAINER = flags.DEFINE_float(
     "trainer_tokens_per_second",
@@ -71,22 +74,17 @@ _WORDS = (
 _SHORT = Shape(row_length=1024, chats=600, rounds=1, words=40, tools=1)
 _LONG = Shape(row_length=1 << 16, chats=60, rounds=13, words=180, tools=5)
 
-# Qwen3-8B: layers, hidden, intermediate, query heads, key-value heads, head size.
-_QWEN3_8B = (36, 4096, 12288, 32, 8, 128)
-_V5P_FLOPS = 459e12  # bf16 a second and chip; cloud.google.com/tpu/docs/v5p
+_QWEN3_8B = KNOWN["Qwen3-8B"]
 _CHIPS, _MFU = 4, 0.4
 
 
 def qwen3_flops(context: int) -> float:
   """FLOPs of a trained token of Qwen3-8B that sees `context` tokens before it.
 
-  Six for each weight of the layers, and as much for attention's two products; the
-  embedding and the head are left out, and so is what is computed twice: the real
-  trainer takes fewer tokens.
+  The embedding and the head are left out, and so is what is computed twice: the
+  real trainer takes fewer tokens.
   """
-  layers, hidden, inner, heads, groups, size = _QWEN3_8B
-  weights = hidden * size * (2 * heads + 2 * groups) + 3 * hidden * inner
-  return 6 * layers * (weights + 2 * context * heads * size)
+  return flops.training(_QWEN3_8B, tokens=1, scored=0, pairs=context)
 
 
 def write_chats(path: Path, shape: Shape) -> None:
@@ -122,19 +120,6 @@ def _messages(rng: random.Random, shape: Shape) -> Iterator[dict[str, Any]]:
 
 def _prose(rng: random.Random, words: int) -> str:
   return " ".join(rng.choices(_WORDS, k=words))
-
-
-def _rate(batches: Batches) -> dict[str, float]:
-  """Tokens and bytes a second of batches, after the first few."""
-  for _ in range(3):
-    next(batches)
-  tokens = size = 0
-  start = time.perf_counter()
-  while (seconds := time.perf_counter() - start) < _SECONDS.value:
-    batch = next(batches)
-    tokens += batch["tokens"].size
-    size += sum(column.nbytes for column in batch.values())
-  return {"tokens": tokens / seconds, "bytes": size / seconds}
 
 
 def main() -> dict[str, Any]:
@@ -203,7 +188,7 @@ def _v5p(rates: dict[str, Any]) -> dict[str, Any]:
   """What four chips take, and how often one process gives it."""
   table = {}
   for context in (0, 8192):
-    takes = _CHIPS * _V5P_FLOPS * _MFU / qwen3_flops(context)
+    takes = _CHIPS * CHIPS["TPU v5p"] * _MFU / qwen3_flops(context)
     size = takes * rates["bytes_of_a_token"]
     table |= {
         f"takes_per_second_at_{context}": round(takes),

@@ -57,6 +57,12 @@ def inside(name: str) -> bool:
   return bool(path.name) and not path.is_absolute() and ".." not in path.parts
 
 
+def user_cache() -> Path:
+  """This user's folder for what can be made again; RuntimeError where he has no home."""
+  caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+  return Path(caches) / "clawgym_jax"
+
+
 def write_atomic(path: Path, data: bytes | str | Iterable[str]) -> None:
   """Replaces `path` with `data`, creating its folder; pieces are written as they come."""
   path.parent.mkdir(parents=True, exist_ok=True)

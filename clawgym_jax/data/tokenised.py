@@ -20,7 +20,6 @@ import functools
 import hashlib
 import io
 import json
-import os
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
@@ -33,7 +32,7 @@ import numpy as np
 from clawgym_jax import cli
 from clawgym_jax.chat.tokenizer import Tokenizer
 from clawgym_jax.contracts.errors import UserError
-from clawgym_jax.contracts.files import write_atomic, write_json
+from clawgym_jax.contracts.files import user_cache, write_atomic, write_json
 from clawgym_jax.contracts.runs import only_writer
 from clawgym_jax.data import records, workers
 from clawgym_jax.data.sequence import Sequence, supervised
@@ -105,13 +104,12 @@ def _whole(folder: Path) -> Iterator[None]:
 def default_cache() -> Path:
   """Where tokens are kept if nothing else is said."""
   try:
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return user_cache() / "tokens"
   except RuntimeError:
     raise UserError(
         "this user has no home for tokens: give --config.data.cache=DIR, or set"
         " XDG_CACHE_HOME"
     ) from None
-  return Path(caches) / "clawgym_jax" / "tokens"
 
 
 def tokenise(

@@ -7,13 +7,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import secrets
 import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from clawgym_jax.contracts.errors import UserError
+from clawgym_jax.contracts.files import user_cache, write_atomic
 
 _PLACES = "places"  # a file each, which holds a path
 
@@ -21,8 +21,7 @@ _PLACES = "places"  # a file each, which holds a path
 def kept_folder() -> Path:
   """It, there and writable; `UserError` where another user has it."""
   try:  # a user without an entry has no home
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(caches) / "clawgym_jax"
+    folder = user_cache()
     folder.mkdir(parents=True, exist_ok=True)
     if os.access(folder, os.W_OK):
       return folder
@@ -45,18 +44,10 @@ def remember_place(place: Path) -> None:
   this TMPDIR too, and no run ends for it.
   """
   text = os.fsencode(place.absolute())
-  folder = kept_folder() / _PLACES
-  note = folder / _name(text)
-  part = folder / f".{note.name}.{secrets.token_hex(4)}"
-  with contextlib.suppress(OSError):
-    if note.is_file() and note.read_bytes() == text:
-      return
-    folder.mkdir(exist_ok=True)
-    try:
-      part.write_bytes(text)
-      part.replace(note)
-    finally:
-      part.unlink(missing_ok=True)
+  note = kept_folder() / _PLACES / _name(text)
+  with contextlib.suppress(OSError, UserError):
+    if not (note.is_file() and note.read_bytes() == text):
+      write_atomic(note, text)
 
 
 def places() -> Iterator[Path]:

@@ -3,41 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import os
-import subprocess
-import sys
 
 import pytest
 
+from clawgym_jax.compile import process
 from clawgym_jax.configs import base
-from tests.conftest import ROOT
+from clawgym_jax.contracts.errors import UserError
 
 needs_libtpu = pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed"
 )
 
 
-def compiled(config, step, *, topology="v5p:2x2x1", layers=False, **more):
-  """The child's answer."""
-  request = {
-      "kind": type(config).__name__,
-      "keys": base.keys(config),
-      "topology": topology,
-      "step": step,
-      "layers": layers,
-  }
-  done = subprocess.run(
-      [sys.executable, "-m", "clawgym_jax.compile.child"],
-      input=json.dumps(request | more),
-      capture_output=True,
-      text=True,
-      cwd=ROOT,
-      timeout=280,
-      env=os.environ,
-  )
-  assert done.returncode == 0, done.stderr[-3000:]
-  return json.loads(done.stdout.splitlines()[-1])
+def compiled(config, step, *, topology="v5p:2x2x1", layers=False):
+  return process.compiled(config, topology, step, layers=layers)
 
 
 MODEL = base.ModelSource(compute_dtype="bfloat16", remat="full")
@@ -50,12 +29,12 @@ def test_supervised_step_of_trees_over_context():
       data=base.Data(row_length=512, batch_rows=4),
       mesh=base.Mesh(data=1, fsdp=2, context=2),
   )
-  answer = compiled(config, "sft")
-  memory = answer["result"]["memory"]
+  result = compiled(config, "sft")
+  memory = result["memory"]
   parts = memory["weights"] + memory["optimizer"] + memory["batch"]
   assert parts <= memory["arguments"] < 1.25 * parts  # small arrays are padded
   assert memory["room"] == memory["hbm"] - memory["peak"] > 0
-  counts = answer["result"]["flops"]
+  counts = result["flops"]
   assert counts["useful"] < counts["executed"] < 4 / 3 * counts["useful"] + 1
 
 
@@ -66,7 +45,7 @@ def test_supervised_step_of_flat_rows():
       data=base.Data(row_length=256, batch_rows=4, share_prefixes=False),
       mesh=base.Mesh(fsdp=4),
   )
-  assert compiled(config, "sft")["result"]["memory"]["room"] > 0
+  assert compiled(config, "sft")["memory"]["room"] > 0
 
 
 @needs_libtpu
@@ -79,8 +58,8 @@ def test_policy_step_and_decode_steps():
       row_length=256,
       micro_rows=2,
   )
-  assert compiled(config, "rl")["result"]["memory"]["room"] > 0
-  result = compiled(config, "decode", topology="v6e-1")["result"]
+  assert compiled(config, "rl")["memory"]["room"] > 0
+  result = compiled(config, "decode", topology="v6e-1")
   assert result["chips"] == 1 and result["memory"]["cache"] > 0
 
 
@@ -94,7 +73,7 @@ def test_a_layer_is_counted_as_its_shapes_say(source, rows):
       data=base.Data(row_length=1024, batch_rows=rows),
       mesh=base.Mesh(fsdp=4),
   )
-  result = compiled(config, "sft", layers=True)["result"]
+  result = compiled(config, "sft", layers=True)
   layer = result["layer"]
   assert layer["flops"] == pytest.approx(layer["flops_of_shapes"], rel=0.03)
   assert layer["collective_bytes"] > 0 and 0 < result["time"]["mfu_bound"] < 1
@@ -102,5 +81,5 @@ def test_a_layer_is_counted_as_its_shapes_say(source, rows):
 
 def test_what_can_not_be_compiled_is_said():
   config = base.SftConfig(model=base.ModelSource(source="who/knows"))
-  answer = compiled(config, "sft", topology="v9-8")
-  assert "--topology=v9-8 is no TPU" in answer["error"]
+  with pytest.raises(UserError, match="--topology=v9-8 is no TPU"):
+    compiled(config, "sft", topology="v9-8")

@@ -120,16 +120,21 @@ def test_what_is_computed_again_changes_no_gradient(parts, remat):
     np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
+def gradient_of_a_scanned_model(remat):
+  """The program, as text."""
+  model = create.tiny_qwen3(rows.VOCAB, remat=remat, unroll=False)
+  graphdef, params = nnx.split(model, nnx.Param)
+  tokens = np.zeros((1, 16), np.int32)
+
+  def loss(params):
+    return nnx.merge(graphdef, params)(tokens, tokens)[0].sum()
+
+  return str(jax.make_jaxpr(jax.grad(loss))(params))
+
+
 def test_attention_that_is_kept_is_not_computed_again():
   def exponentials(remat):
-    model = create.tiny_qwen3(rows.VOCAB, remat=remat, unroll=False)
-    graphdef, params = nnx.split(model, nnx.Param)
-    tokens = np.zeros((1, 16), np.int32)
-
-    def loss(params):
-      return nnx.merge(graphdef, params)(tokens, tokens)[0].sum()
-
-    return str(jax.make_jaxpr(jax.grad(loss))(params)).count(" exp ")
+    return gradient_of_a_scanned_model(remat).count(" exp ")
 
   # Forward, and in the backward pass the weights from what was kept.
   assert exponentials("none") == exponentials("attention") < exponentials("full")
@@ -137,14 +142,7 @@ def test_attention_that_is_kept_is_not_computed_again():
 
 def test_products_that_are_kept_are_not_computed_again():
   def products(remat):
-    model = create.tiny_qwen3(rows.VOCAB, remat=remat, unroll=False)
-    graphdef, params = nnx.split(model, nnx.Param)
-    tokens = np.zeros((1, 16), np.int32)
-
-    def loss(params):
-      return nnx.merge(graphdef, params)(tokens, tokens)[0].sum()
-
-    return str(jax.make_jaxpr(jax.grad(loss))(params)).count("dot_general[")
+    return gradient_of_a_scanned_model(remat).count("dot_general[")
 
   again = products("full") - products("none")
   assert products("dots") == products("none")
