@@ -91,13 +91,14 @@ def test_it_learns_and_hands_over_a_model(whole):
   assert "48 chats" in result.stderr
 
 
-def stopped(number, chats, out, *, when=None):
+def stopped(number, chats, out, *extra, when=None):
   """Starts the run and sends it a signal, after 3 steps or `when`; its status."""
   seen = len(losses(out))
   when = when or (lambda: len(losses(out)) >= seen + 3)
   process = subprocess.Popen(
-      command(chats, out), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-  )
+      command(chats, out, *extra),
+      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+  )  # fmt: skip
   try:
     deadline = time.monotonic() + 120
     while not when():
