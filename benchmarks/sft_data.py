@@ -179,6 +179,7 @@ def _measured(shape: Shape, tokenizer: Tokenizer) -> dict[str, Any]:
       "planned_per_second": round(planned),
       "built_per_second": round(built),
       f"built_per_second_by_{_WORKERS.value}": round(by_workers),
+      "megabytes_built_per_second": round(size / 1e6, 1),
       "bytes_of_a_token": round(size / built, 1),
       "built_times_the_trainer": round(built / _TRAINER.value),
       "first_epoch_times_the_trainer": round(epoch / _TRAINER.value),

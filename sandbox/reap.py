@@ -12,6 +12,7 @@ of a docker daemon too where there is one, and pods with --backend=kubernetes?â€
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -50,9 +51,10 @@ def reap() -> dict[str, int]:
   for folder, name in list(cgroups.left()):
     if _orphaned(name) and cgroups.end(folder):
       counts["cgroups"] += 1
-  for path in (path for place in places() for path in place.glob(f"{PREFIX}:*")):
-    if _orphaned(path.name) and _remove(path):
-      counts["directories"] += 1
+  for place in places():
+    with contextlib.suppress(OSError):  # it can't be read
+      for path in place.glob(f"{PREFIX}:*"):
+        counts["directories"] += _orphaned(path.name) and _remove(path)
   return counts
 
 
@@ -99,7 +101,10 @@ def _alive(pid: int) -> bool:
 
 def _remove(path: Path) -> bool:
   """Removes a directory of this user's with all in it; False if it is not."""
-  info = path.lstat()
+  try:
+    info = path.lstat()
+  except FileNotFoundError:  # another was quicker
+    return False
   if not stat.S_ISDIR(info.st_mode) or info.st_uid not in (os.geteuid(), 0):
     return False
   shutil.rmtree(path, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import re
 import shutil
 import subprocess
 import sys
@@ -112,3 +113,15 @@ def test_no_module_is_named_for_nothing():
       ["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True
   ).stdout.split()
   assert [path for path in tracked if path.rpartition("/")[2] in vague] == []
+
+
+def test_programs_are_run_and_never_imported():
+  """Their flags would meet those of other programs in the process that imports two."""
+  statement = re.compile(r"^\s*(from|import) .*\b__main__\b", re.M)
+  found = [
+      str(path.relative_to(ROOT))
+      for top in ("clawgym_jax", "sandbox", "data_gen", "eval", "launch", "tests")
+      for path in (ROOT / top).rglob("*.py")
+      if statement.search(path.read_text())
+  ]
+  assert not found

@@ -22,6 +22,7 @@ import dataclasses
 import hashlib
 import json
 import shutil
+import stat
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -41,7 +42,10 @@ HAZARDS = (
     "none", "planted_instruction", "secret", "destructive_reading", "stale_memory"
 )  # fmt: skip
 MOST_FOLLOWUPS = 4
-MOST_BYTES = 64 << 20  # of a workspace: what a sandbox's own bound admits
+# Of a workspace: what a sandbox's own bounds admit, of which files take whole pages.
+MOST_BYTES = 64 << 20
+MOST_FILES = 8191  # and folders, below it
+_PAGE = 4096
 
 
 @dataclass(frozen=True)
@@ -274,10 +278,16 @@ def load_task(directory: Path) -> Task:
   )
   require((directory / "workspace").is_dir(), f"{directory} has no workspace/")
   for name in ("workspace", "checks"):
-    size = sum(p.lstat().st_size for p in (directory / name).rglob("*"))
+    found = [path.lstat() for path in (directory / name).rglob("*")]
+    size = sum(-(-f.st_size // _PAGE) for f in found if stat.S_ISREG(f.st_mode)) * _PAGE
     require(
         size <= MOST_BYTES,
-        f"{directory}/{name} has {size} bytes; a sandbox holds {MOST_BYTES}",
+        f"{directory}/{name} takes {size} bytes; a sandbox holds {MOST_BYTES}",
+    )
+    require(
+        len(found) <= MOST_FILES,
+        f"{directory}/{name} has {len(found)} files and folders; a sandbox holds"
+        f" {MOST_FILES}",
     )
   check_services(task.services, task.requires)
   check_git(task.workspace)

@@ -112,6 +112,7 @@ class Outcome:
     checks: the named values that `code` averages.
     criteria: the named values that `rubric` averages.
     cause: why it isn't plainly scored; `RUBRIC_UNJUDGED` where only that is missing.
+      Text that UTF-8 holds: what it doesn't, as of a file's name, is an escape.
   """
 
   status: str
@@ -135,6 +136,9 @@ class Outcome:
       self._check_score()
     if self.status != "scored" or self.awaits_rubric:
       require(bool(self.cause), "an outcome that is not plainly scored names its cause")
+    if self.cause is not None:
+      cause = self.cause.encode(errors="backslashreplace").decode()
+      object.__setattr__(self, "cause", cause)
 
   def _check_score(self) -> None:
     if self.rubric is None:

@@ -25,7 +25,7 @@ from clawgym_jax.configs.base import ModelSource, SftConfig
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.data.corpus import Corpus, Part, load, open_sources
 from clawgym_jax.data.pipeline import Batches
-from clawgym_jax.data.sequence import Sequence
+from clawgym_jax.data.shown import coloured, histogram
 from clawgym_jax.data.tree import Tree
 
 _SOURCE = flags.DEFINE_string(
@@ -36,10 +36,6 @@ _TOKENIZER = flags.DEFINE_string(
 )
 _SAMPLES = flags.DEFINE_integer("samples", 2, "Samples to print.", lower_bound=0)
 _SEED = flags.DEFINE_integer("seed", 0, "Which samples.")
-
-_TRAINED, _PLAIN = "\x1b[32m", "\x1b[0m"
-_OPEN, _CLOSE = "[[", "]]"  # where standard output is not a terminal
-_BAR = 40  # characters
 
 
 def main(config: SftConfig) -> dict[str, Any]:
@@ -114,29 +110,6 @@ def _told(part: Part, passes: float) -> str:
   for cause, count in part.causes.items():
     told += f"; {count} left out: {cause}"
   return told
-
-
-def histogram(lengths: np.ndarray) -> list[str]:
-  """Lines with a bar for each power of two: how many lengths are below it."""
-  edges = 2 ** np.arange(int(lengths.max()).bit_length() + 1)
-  counts, _ = np.histogram(lengths, edges)
-  first = int(np.flatnonzero(counts)[0])
-  return [
-      f"{edges[i]:>9} to {edges[i + 1] - 1:<9} {counts[i]:>8}"
-      f"  {'#' * -(-_BAR * int(counts[i]) // int(counts.max()))}"
-      for i in range(first, len(counts))
-  ]
-
-
-def coloured(sequence: Sequence, tokenizer: Tokenizer, terminal: bool) -> str:
-  """The decoded sequence, trained runs in green or in [[double brackets]]."""
-  before, after = (_TRAINED, _PLAIN) if terminal else (_OPEN, _CLOSE)
-  edges = np.flatnonzero(np.diff(sequence.trained)) + 1
-  text = ""
-  for run in np.split(np.arange(len(sequence)), edges):
-    part = tokenizer.decode([int(t) for t in sequence.tokens[run]])
-    text += f"{before}{part}{after}" if sequence.trained[run[0]] else part
-  return text
 
 
 if __name__ == "__main__":

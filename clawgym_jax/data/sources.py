@@ -56,11 +56,13 @@ class Named:
 
 
 def named(text: str) -> list[Named]:
-  """The entries of "NAME[@WEIGHT],…".
+  """The entries of "NAME[@WEIGHT],…"; a file of that very name is one entry.
 
   `UserError` for an empty list, a weight that is not positive, and where some
   entries have one and some don't.
   """
+  if text and Path(text).exists():
+    return [Named(text, None)]
   found = []
   for entry in filter(None, (part.strip() for part in text.split(","))):
     name, _, weight = entry.rpartition("@")
@@ -82,6 +84,8 @@ def named(text: str) -> list[Named]:
 def open_source(name: str) -> Source:
   """The source that `name` names, read once through for its `digest`."""
   place, _, part = name.partition("#")
+  if Path(name).exists():
+    place, part = name, ""
   path = Path(place)
   if "://" in place:
     source: Source = _Pool(name, place, part or "train")

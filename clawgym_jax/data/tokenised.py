@@ -104,7 +104,13 @@ def _whole(folder: Path) -> Iterator[None]:
 
 def default_cache() -> Path:
   """Where tokens are kept if nothing else is said."""
-  caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+  try:
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+  except RuntimeError:
+    raise UserError(
+        "this user has no home for tokens: give --config.data.cache=DIR, or set"
+        " XDG_CACHE_HOME"
+    ) from None
   return Path(caches) / "clawgym_jax" / "tokens"
 
 
@@ -133,6 +139,8 @@ def tokenise(
   if not (folder / "index.json").exists():
     with only_writer(folder, "process that tokenises", _WAIT_SECONDS):
       if not (folder / "index.json").exists():
+        for torn in folder.glob(".[0-9i]*"):  # what a killed process was writing
+          torn.unlink()
         _fill(folder, source, files, min_reward, processes)
   return Tokenised(folder)
 

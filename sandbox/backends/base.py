@@ -135,7 +135,7 @@ class Sandbox(abc.ABC):
   @abc.abstractmethod
   async def spawn(self, command: str, *, pty: bool = False) -> int:
     """Starts `command` in the background; its number, from 1. It ends with the
-    sandbox at the latest."""
+    sandbox at the latest, and where the call is given up (cancelled) at once."""
 
   @abc.abstractmethod
   async def poll(self, number: int, wait: float = 0.0) -> Progress:
@@ -177,8 +177,9 @@ class Sandbox(abc.ABC):
   async def fork(self) -> Self:
     """A second, started sandbox that goes on from the state of this one.
 
-    It has the same settings, a copy of all files that can be written here, with
-    their modes and times, and the reports so far. Processes stay behind.
+    It has the same settings, a copy of all files and links that can be written
+    here, with their modes and times (whole seconds), and the reports so far. Pipes
+    and processes stay behind; hard links are files of their own.
     """
 
   @abc.abstractmethod

@@ -39,26 +39,50 @@ def kept_folder() -> Path:
 
 
 def remember_place(place: Path) -> None:
-  """Notes that directories of runs are made in the folder `place`."""
+  """Notes that directories of runs are made in the folder `place`.
+
+  Where that can't be noted, as on a full disk, they are found all the same by who has
+  this TMPDIR too, and no run ends for it.
+  """
   text = os.fsencode(place.absolute())
   folder = kept_folder() / _PLACES
-  note = folder / hashlib.sha256(text).hexdigest()[:16]
-  if note.exists():
-    return
-  folder.mkdir(exist_ok=True)
+  note = folder / _name(text)
   part = folder / f".{note.name}.{secrets.token_hex(4)}"
-  part.write_bytes(text)
-  part.replace(note)
+  with contextlib.suppress(OSError):
+    if note.is_file() and note.read_bytes() == text:
+      return
+    folder.mkdir(exist_ok=True)
+    try:
+      part.write_bytes(text)
+      part.replace(note)
+    finally:
+      part.unlink(missing_ok=True)
 
 
 def places() -> Iterator[Path]:
-  """Every folder noted that is still there, and this process's own for such things."""
+  """Every folder noted that is still there, and this process's own for such things.
+
+  A note of one that is gone, or that is damaged, is removed.
+  """
   own = Path(tempfile.gettempdir()).absolute()
   yield own
   for note in sorted((kept_folder() / _PLACES).glob("[!.]*")):
-    with contextlib.suppress(FileNotFoundError):  # another reaper was quicker
-      place = Path(os.fsdecode(note.read_bytes()))
-      if not place.is_dir():
+    with contextlib.suppress(OSError):  # another was quicker; it can't be reached now
+      text = note.read_bytes()
+      place = Path(os.fsdecode(text))
+      if note.name != _name(text) or not _is_there(place):
         note.unlink()
       elif place != own:
         yield place
+
+
+def _name(text: bytes) -> str:
+  return hashlib.sha256(text).hexdigest()[:16]
+
+
+def _is_there(place: Path) -> bool:
+  """Whether it is a folder; `OSError` where that can't be seen."""
+  try:
+    return stat.S_ISDIR(place.stat().st_mode)
+  except (FileNotFoundError, NotADirectoryError):
+    return False

@@ -138,6 +138,7 @@ class ServedSandbox(base.Sandbox):
     self._waiting: dict[int, asyncio.Future] = {}
     self._parts: dict[int, list[bytes]] = {}
     self._restoring = asyncio.Lock()  # the server takes one snapshot at a time
+    self._stopping = asyncio.Lock()  # a start that is stopped stops itself too
     self._lost: str | None = None
     self._out_of_memory = False  # at this moment
     self._broken = False  # lost by the doing of what is inside
@@ -153,7 +154,8 @@ class ServedSandbox(base.Sandbox):
   @abc.abstractmethod
   async def _disconnect(self) -> None:
     """Kills everything in the sandbox and waits for it; may be called at any
-    point, also when `_connect` was cancelled; never raises."""
+    point, also when `_connect` or this was cancelled, but not twice at once;
+    never raises."""
 
   async def _last_words(self) -> str:
     """What the sandbox said when it ended, for the message; empty if nothing."""
@@ -178,6 +180,8 @@ class ServedSandbox(base.Sandbox):
         if content:
           await self._restore(content, base.WORKSPACE, self._bounds.boot_seconds)
         await ready
+        if self._lost:  # it was stopped before there was anything to stop
+          raise self._gone()
         self._answered = True
     except TimeoutError:
       await self.stop()
@@ -290,11 +294,12 @@ class ServedSandbox(base.Sandbox):
 
   async def stop(self) -> None:
     self._fail("the sandbox was stopped")
-    await self._disconnect()
-    await self._forwarding.close()
-    if self._reading is not None:
-      self._reading.cancel()
-      await asyncio.gather(self._reading, return_exceptions=True)
+    async with self._stopping:
+      await self._disconnect()
+      await self._forwarding.close()
+      if self._reading is not None:
+        self._reading.cancel()
+        await asyncio.gather(self._reading, return_exceptions=True)
 
   async def _read_frames(self, stream: Reader) -> None:
     cause = "the sandbox ended"
@@ -368,7 +373,8 @@ class ServedSandbox(base.Sandbox):
   async def _restore(
       self, snapshot: bytes, root: str, seconds: float, exact: bool = False
   ) -> None:
-    """As `restore`, within `seconds`; `exact` leaves shut what is shut to its owner."""
+    """As `restore`, within `seconds`; `exact` leaves shut what is shut to its owner,
+    and keeps links that lead out of `root`, which is that of a new sandbox."""
     data, name = memoryview(snapshot), _encode(root)
     parts = [
         data[at : at + frames.CHUNK]
@@ -406,7 +412,7 @@ class ServedSandbox(base.Sandbox):
           await self._writer.drain()
         return await future
     except asyncio.CancelledError:
-      if op is Op.EXEC and not self._lost:
+      if op in (Op.EXEC, Op.SPAWN) and not self._lost:
         self._writer.write(frames.pack(next(self._ids), Op.CANCEL, request))
       raise
     except TimeoutError:

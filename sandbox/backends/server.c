@@ -91,7 +91,8 @@ struct field { const unsigned char *at; size_t size; };
 
 struct command {
   struct command *next;
-  uint32_t request, number, poller; /* the exec or poll that waits; 0 if none */
+  uint32_t request, poller; /* the exec or poll that waits; 0 if none */
+  uint32_t number, spawner; /* in the background; the request for it */
   pid_t pid;
   int out, in, pty, done, code, timed_out, out_of_memory, eof;
   double started, deadline, poll_end, look; /* look: when at a terminal nobody has */

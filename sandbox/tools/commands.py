@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import re
 import shlex
 import weakref
@@ -89,7 +90,13 @@ async def refresh(sandbox: Sandbox, session: Session, wait: float = 0.0) -> None
   """Takes over what the command wrote and whether it ended."""
   if session.ending is not None:
     return
-  progress = await sandbox.poll(session.number, wait)
+  try:
+    progress = await sandbox.poll(session.number, wait)
+  except SandboxError as error:
+    if error.code != errno.ESRCH:
+      raise
+    session.end("has ended, and many others since: how, and what it wrote, is gone")
+    return
   session.add(progress.output)
   if progress.exit_code is not None:
     session.end(f"exited with code {progress.exit_code}")

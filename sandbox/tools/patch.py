@@ -87,7 +87,7 @@ async def apply_patch(call: Call, args: dict[str, Any]) -> str:
       state[path] = None
       state[target] = text
       if target != path:
-        moved.append(f"chmod --reference={shlex.quote(path)} {shlex.quote(target)}")
+        moved.append(f"chmod --reference={shlex.quote(path)} -- {shlex.quote(target)}")
       to = f" -> {change.target}" if change.target else ""
       said.append(f"M {change.path}{to}")
   for path, text in state.items():

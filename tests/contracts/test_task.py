@@ -53,6 +53,22 @@ def test_round_trip(tmp_path):
   assert list_tasks(tmp_path) == [tmp_path / "t1"]
 
 
+def test_a_workspace_that_no_sandbox_holds_is_refused(tmp_path):
+  folder = saved(tmp_path / "t1").workspace
+  for number in range(8188):
+    (folder / str(number)).touch()
+  load_task(tmp_path / "t1")
+  (folder / "more").mkdir()
+  with pytest.raises(RecordError, match="8192 files and folders; a sandbox holds 8191"):
+    load_task(tmp_path / "t1")
+  (folder / "more").rmdir()
+  (folder / "0").write_bytes(bytes((64 << 20) - 4096))
+  load_task(tmp_path / "t1")
+  (folder / "1").write_bytes(b"1")
+  with pytest.raises(RecordError, match="takes 67112960 bytes"):
+    load_task(tmp_path / "t1")
+
+
 def test_the_hash_covers_every_file_and_the_record(tmp_path):
   hashes = {saved(tmp_path / "a").provenance["content_hash"]}
   hashes.add(saved(tmp_path / "b").provenance["content_hash"])

@@ -79,6 +79,8 @@ def test_a_score_is_whole_or_absent():
 def test_outcomes():
   assert truncated("turn_limit", 0.5).score == 0.5
   assert unscored("platform").score is None
+  named = unscored("check_error: what is \udcff?")  # a name that an agent gave a file
+  assert named.cause == "check_error: what is \\udcff?"
   for wrong in (
       lambda: scored(1.5),
       lambda: scored(float("nan")),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from clawgym_jax.data import records
-from clawgym_jax.data.__main__ import coloured, histogram
+from clawgym_jax.data.shown import coloured, histogram
 from tests.data.chats import chat, load, tokenizer, write
 
 

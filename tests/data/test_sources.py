@@ -10,7 +10,7 @@ import tensorflow_datasets as tfds
 from clawgym_jax.contracts.errors import UserError
 from clawgym_jax.contracts.trajectory import to_record
 from clawgym_jax.data.records import UNREADABLE, Bad
-from clawgym_jax.data.sources import named, open_source
+from clawgym_jax.data.sources import Named, named, open_source
 from clawgym_jax.pool import Pool
 from tests.data.chats import TOOLS, chat, trajectory, write, write_shard
 from tests.pool.samples import trajectory as handed_in
@@ -160,6 +160,12 @@ def test_what_is_no_source_is_named_before_work_starts(tmp_path, name, words):
   names = {p.stem: str(p) for p in tmp_path.iterdir()}
   with pytest.raises(UserError, match=words):
     open_source(name.format(**names))
+
+
+def test_a_file_may_have_any_name(tmp_path):
+  path = write(tmp_path / "a, b#1@2", 2)
+  assert named(str(path)) == [Named(str(path), None)]
+  assert len(open_source(str(path))) == 2
 
 
 def test_a_dataset_without_messages_is_named(tmp_path):

@@ -105,6 +105,7 @@ def test_a_killed_run_takes_its_helpers_along_and_is_continued(tmp_path, monkeyp
   done = list(cache.glob("*/*[0-9].json"))
   assert len(done) < 80 and not list(cache.glob("*/index.json"))
   before = {p: p.stat().st_mtime_ns for p in done}
+  (done[0].parent / ".00070.npy.x7_1").write_bytes(b"torn")  # or one of its own
   monkeypatch.setattr(tokenised, "_CHUNK", 8)
   entry = tokens(path, cache)
   assert {p: p.stat().st_mtime_ns for p in done} == before
@@ -123,6 +124,16 @@ def test_a_full_disk_is_named_and_the_same_command_continues(tmp_path, monkeypat
     tokens(path, tmp_path / "cache")
   monkeypatch.setattr(os, "fsync", real)
   assert len(tokens(path, tmp_path / "cache")) == 3
+
+
+def test_a_user_without_a_home_gives_a_folder(tmp_path, monkeypatch):
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+  assert tokenised.default_cache() == tmp_path / "clawgym_jax" / "tokens"
+  monkeypatch.delenv("XDG_CACHE_HOME")
+  monkeypatch.delenv("HOME", raising=False)
+  monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+  with pytest.raises(UserError, match="--config.data.cache=DIR"):
+    tokenised.default_cache()
 
 
 def test_damage_to_the_cache_is_named(tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 from clawgym_jax.contracts.task import Reference, SolutionCall, Task, save_task
 
 URL = "https://library.example.com/hours"
+BODY = "The library opens at 10:30."
 CHECK = """
 def grade(workspace, final_message, transcript, services):
   sent = [r["data"] for r in services if r["service"] == "outbox"]
@@ -15,18 +16,18 @@ def grade(workspace, final_message, transcript, services):
            if r["service"] == "calendar" and r["data"]["action"] == "add"]
   return {
       "sent_once": float(len(sent) == 1),
-      "sent": float(any(m["to"] == ["ada@example.com"] and "10:30" in m["body"]
+      "sent": float(any(m["to"] == ["ada@example.com"] and m["body"] == "%s"
                         for m in sent)),
-      "added": float([e["start"] for e in added] == ["2026-01-06T10:30"]),
+      "added": float([(e["title"], e["start"]) for e in added]
+                     == [("Library", "2026-01-06 10:30")]),
   }
-"""
-BODY = "The library opens at 10:30."
+""" % BODY
 
 BY_TOOLS = [
     SolutionCall("web_search", {"query": "library opening hours"}),
     SolutionCall("web_fetch", {"url": URL}),
     SolutionCall(
-        "exec", {"command": "calendar add --title=Library --start=2026-01-06T10:30"}
+        "exec", {"command": "calendar add --title=Library --start='2026-01-06 10:30'"}
     ),
     SolutionCall(
         "message",
@@ -42,8 +43,8 @@ BY_SHELL = [
     SolutionCall("exec", {"command": command})
     for command in (
         "websearch library opening hours && calendar list",
-        f"webfetch {URL} | tee page.md",
-        "calendar add --title=Library --start=2026-01-06T10:30",
+        f"webfetch {URL} | grep Opening",
+        "calendar add --title=Library --start='2026-01-06 10:30'",
         f"outbox send --to=ada@example.com --body='{BODY}'",
     )
 ]
@@ -68,8 +69,8 @@ def make_task(
   }
   task = Task(
       id=directory.name,
-      instruction="Tell Ada by email when the library opens, and put it into my"
-      " calendar for tomorrow.",
+      instruction="Tell Ada by email, 'The library opens at' and the time, and put it"
+      " into my calendar for 2026-01-06 as Library.",
       family="errand",
       split="train",
       category="communication",

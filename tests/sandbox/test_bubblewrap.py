@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -18,6 +22,7 @@ from sandbox.backends import (
     open_sandbox,
 )
 from sandbox.backends.base import Entry, pack, pack_entries, unpack
+from sandbox.backends.build import server_binary
 from sandbox.backends.labels import Label, labelled
 from tests.sandbox.started import run
 
@@ -169,3 +174,56 @@ def test_folders_that_sandboxes_show_are_refused(tmp_path):
   for folder in (Path("/usr/src/app/tasks"), Path("/lib/x"), tmp_path / "link" / "x"):
     with pytest.raises(UserError, match="can read, checks and solutions with it"):
       check_backend("bubblewrap", tmp_path, folder)
+
+
+def test_stops_beside_a_start_and_each_other_leave_nothing():
+  async def one(seconds):
+    sandbox = open_sandbox()
+    starting = asyncio.create_task(sandbox.start({"a": bytes(1 << 20)}))
+    await asyncio.sleep(seconds)
+    given_up = asyncio.create_task(sandbox.stop())
+    await asyncio.sleep(seconds / 4)
+    given_up.cancel()
+    assert await asyncio.gather(sandbox.stop(), sandbox.stop()) == [None, None]
+    await asyncio.gather(starting, given_up, return_exceptions=True)
+    assert not os.path.exists(f"/proc/{sandbox.pid}")
+    stopped = open_sandbox()
+    await stopped.stop()
+    with pytest.raises(SandboxLost, match="stopped"):
+      await stopped.start()
+
+  async def whole():
+    for step in range(20):
+      await one(step / 1000)
+
+  asyncio.run(whole())
+
+
+ANOTHER = 54_321
+AS_ANOTHER = f"""
+import asyncio, os, sys
+from sandbox.backends import bubblewrap, build, open_sandbox
+build.server_binary()
+os.setgroups([])
+os.setresgid(*[{ANOTHER}] * 3)
+os.setresuid(*[{ANOTHER}] * 3)
+async def main():
+  async with open_sandbox() as box:
+    await box.start({{"a": b"1"}})
+    said = await box.exec("cat a; echo :$(id -u)")
+    async with await box.fork() as other:
+      print(said.output, (await other.exec("cat a")).output, *box.limits.values())
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="all tests here are unprivileged")
+def test_no_privilege_is_needed(monkeypatch):
+  with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+    os.chmod(folder, 0o755)
+    kept = Path(folder, "clawgym_jax")
+    kept.mkdir(mode=0o755)
+    shutil.copy2(server_binary(), kept)
+    monkeypatch.setenv("XDG_CACHE_HOME", folder)
+    said = subprocess.check_output([sys.executable, "-c", AS_ANOTHER], text=True)
+  assert said.startswith("1:1000\n") and said.endswith("1 rlimit rlimit tmpfs\n")

@@ -159,6 +159,21 @@ def test_a_command_that_is_given_up_ends_with_what_it_started(run):
   run(body)
 
 
+@pytest.mark.parametrize("pty", [False, True])
+def test_a_spawn_that_is_given_up_leaves_no_command(run, pty):
+  async def body(sandbox):
+    await sandbox.spawn("sleep 1000; true")
+    giving_up = asyncio.create_task(sandbox.spawn("sleep 1000; true", pty=pty))
+    await asyncio.sleep(0)  # asked, and not answered
+    giving_up.cancel()
+    with pytest.raises(asyncio.CancelledError):
+      await giving_up
+    while len(await sandbox.processes()) != 2:  # the kept shell and its sleep
+      await asyncio.sleep(0.02)
+
+  run(body)
+
+
 def test_a_timeout_kills_the_whole_tree(run):  # P27
   async def body(sandbox):
     result = await sandbox.exec(

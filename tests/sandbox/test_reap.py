@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -172,6 +173,37 @@ for place in {[str(tmp_path / n) for n in ("a", "b", "b", "gone")]}:
   assert reap()["directories"] == 3
   assert list((tmp_path / "a").iterdir()) == [tmp_path / "a" / "other"]
   assert not list((tmp_path / "b").iterdir()) and len(list(notes.iterdir())) == 2
+
+
+def test_damaged_notes_of_places_end_nothing(tmp_path, monkeypatch, cache):
+  monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+  labels.run_directory("run").rmdir()
+  notes = cache / "clawgym_jax" / "places"
+  (note,) = notes.iterdir()
+  note.write_bytes(b"")  # as a machine that lost its power may leave it
+  labels.run_directory("run").rmdir()
+  assert note.read_bytes() == os.fsencode(tmp_path)
+  for damaged in (b"", b"/a\0b", b"/" + b"a" * 5000, b"etc"):
+    (notes / "damaged").write_bytes(damaged)
+    reap()
+    assert list(notes.iterdir()) == [note]
+  (notes / "folder").mkdir()
+  reap()
+  shutil.rmtree(notes)
+  notes.write_bytes(b"")
+  labels.run_directory("run").rmdir()  # not noted
+  reap()
+
+
+def test_two_reapers_at_once(tmp_path, monkeypatch, cache):
+  monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+  gone = labels.run_directory("run").name.split(":")
+  for number in range(200):
+    (tmp_path / ":".join([*gone[:3], "1", "1", gone[5], str(number)])).mkdir()
+  with ThreadPoolExecutor(3) as pool:
+    counts = [future.result() for future in [pool.submit(reap) for _ in range(3)]]
+  assert sum(count["directories"] for count in counts) >= 200
+  assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_directory_is_removed_only_with_its_controller(tmp_path, monkeypatch, cache):

@@ -366,6 +366,34 @@ def test_damaged_state_is_said():
     assert code == 1 and "outbox.json is damaged" in text
 
 
+def test_what_can_not_be_kept_is_not_reported():
+  with staged() as box:
+    (box.root / "state").write_text("")
+    code, text = box.run("outbox", "send", "--to=a", "--body=b")
+    assert code == 1 and "state: File exists" in text
+    (box.root / "state").unlink()
+    (box.root / "state" / ".outbox.json").mkdir(parents=True)
+    code, text = box.run("outbox", "send", "--to=a", "--body=b")
+    assert code == 1 and ".outbox.json: Is a directory" in text
+    assert box.reports == []
+
+
+def test_odd_arguments_are_refused_in_words():
+  page = {"url": "https://x.example.com/", "html": "<a href='http://['>here</a>"}
+  with staged({"web.jsonl": [page]}) as box:
+    for odd in (
+        ("outbox", "send", "--to=--", "--body=b"),
+        ("outbox", "send", "--to=a", "--body=--"),
+        ("cron", "add", '--job={"a": 1e999}'),
+        ("websearch", "--count=--", "x"),
+    ):
+      code, text = box.run(*odd)
+      assert code == 2 and "Traceback" not in text
+    assert box.reports == []
+    assert box.run("webfetch", "[]") == (1, "webfetch: 404: there is no page []")
+    assert box.run("webfetch", page["url"]) == (0, "[here](http://[)")
+
+
 def test_duplicates_look_past_new_ids_alone():
   send = {"action": "send", "id": "m1", "to": ["a"], "body": "x"}
   run = {"action": "run", "id": "job-1"}

@@ -48,20 +48,21 @@ def test_several_files_at_once():
 def test_a_file_is_one_by_whatever_name():
   said, listing, *contents = results(
       [
-          ("exec", {"command": "chmod +x run.sh"}),
+          ("exec", {"command": "chmod +x run.sh go"}),
           ("apply_patch", {"input": patch(
               "*** Update File: a", "*** Move to: ./a", "-one", "+two",
               "*** Update File: /workspace/a", "-two", "+three",
               "*** Delete File: b", "*** Add File: c/../b", "+new",
-              "*** Update File: run.sh", "*** Move to: bin/run.sh", "-echo", "+pwd")}),
-          ("exec", {"command": "ls; test -x bin/run.sh && echo x"}),
+              "*** Update File: run.sh", "*** Move to: bin/run.sh", "-echo", "+pwd",
+              "*** Update File: go", "*** Move to: -r", "-echo", "+pwd")}),
+          ("exec", {"command": "ls; test -x bin/run.sh -a -x ./-r && echo x"}),
           ("exec", {"command": "cat a b"}),
       ],
-      {"a": b"one\n", "b": b"old\n", "run.sh": b"echo\n"},
+      {"a": b"one\n", "b": b"old\n", "run.sh": b"echo\n", "go": b"echo\n"},
       offered=OFFERED,
   )[1:]  # fmt: skip
   assert said.startswith("Applied the patch:\nM a -> ./a\nM /workspace/a\nD b\nA c/../b")
-  assert listing == "a\nb\nbin\nx"
+  assert listing == "-r\na\nb\nbin\nx"
   assert contents == ["three\nnew"]
 
 

@@ -206,6 +206,18 @@ def test_a_call_that_is_given_up_leaves_no_command():
   asyncio.run(asyncio.wait_for(whole(), 20))
 
 
+def test_a_session_that_was_forgotten_hides_no_other():
+  short = ("exec", {"command": "exec sleep 0.01", "yieldMs": 0})
+  said = results(
+      *[short] * 66, ("exec", {"command": "exec sleep 0.3"}), short,
+      ("process", {"action": "list"}), of("poll"), of("remove"), of("poll", "exec-67"),
+  )  # fmt: skip
+  gone = "has ended, and many others since: how, and what it wrote, is gone"
+  lines = said[-4].split("\n")
+  assert lines[0] == f"exec-1: {gone}: exec sleep 0.01" and len(lines) == 67
+  assert said[-3:-1] == [f"(no new output)\n\n(Command {gone})", "Removed exec-1"]
+
+
 def test_a_terminal_s_log_is_in_lines():
   said = results(
       ("exec", {"command": "seq 2; printf '\\f3'", "pty": True, "background": True}),

@@ -348,4 +348,4 @@ def test_the_guide_is_true(tmp_path):
   (line,) = (tmp_path / "runs" / "trajectories.jsonl").read_text().splitlines()
   record = json.loads(line)
   assert record["outcome"]["score"] == 1.0 and record["metadata"]["duplicates"] == []
-  assert record["metadata"]["reports"][0]["data"]["body"] == "It opens at 10:30."
+  assert record["metadata"]["reports"][0]["data"]["body"] == "10:30"

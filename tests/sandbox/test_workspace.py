@@ -57,13 +57,14 @@ def test_a_fork_goes_on_from_the_state_of_its_origin(run):
     await sandbox.exec(
         "mkdir -p d/empty /tmp/keep; echo 1 > /tmp/keep/a; touch -d 2024-02-02 d/x;"
         " ln -s x d/l; touch -h -d 2023-03-03 d/l; echo s > d/shut; chmod 400 d/shut;"
+        " ln -s /usr/bin/env out; ln -s ../tmp/keep up; ln -s nowhere none;"
         " chmod 4751 d/x; mkdir e; chmod 500 d; chmod 0 e; touch -d 2022-01-01 d .", 5
     )
     seen = await sandbox.exec(LOOK, 10)
     assert "./d 500 " in seen.output and "./d/x 4751 1706832000\n" in seen.output
     async with await sandbox.fork() as other:
       assert (await other.exec(LOOK, 10)).output == seen.output
-      assert (await other.exec("cat /tmp/keep/a; echo > d/new", 10)).output == (
+      assert (await other.exec("./out cat up/a; echo > d/new", 10)).output == (
           "1\n/bin/bash: line 1: d/new: Permission denied\n"
       )
       assert (await other.exec(SAY, 20)).output == "ok\n"

@@ -211,7 +211,7 @@ static int do_spawn(uint32_t id, struct field *f) {
   struct command *c;
   int error = begin(f[0], 1, number(f[1]) != 0, &c);
   if (error) return error;
-  c->number = ++last_number;
+  c->number = ++last_number, c->spawner = id;
   NUMBERS(id, SPAWN, 0, c->number);
   return -1;
 }
@@ -260,13 +260,16 @@ static int do_kill(uint32_t id, struct field *f) {
   return 0;
 }
 
-/* Ends the command of an exec that nobody waits for any more. */
+/* Ends the command of an exec or a spawn that nobody waits for any more. */
 static int do_cancel(uint32_t id, struct field *f) {
   struct command *c = commands;
   (void)id;
-  while (c != NULL && (!running(c) || c->request == 0 || c->request != number(f[0])))
+  while (c != NULL && (c->request ? c->request : c->spawner) != number(f[0]))
     c = c->next;
-  if (c != NULL) kill_tree(c), reap();
+  if (c == NULL) return 0;
+  c->request = number(f[0]); /* so that it is forgotten when it has ended */
+  if (running(c)) kill_tree(c);
+  reap();
   return 0;
 }
 

@@ -1,8 +1,9 @@
 /* Snapshots on the way in: files first, then links, then times and modes of folders;
-   what would leave the root, itself or by a link, is dropped. Comes in parts, one
-   snapshot at a time. */
+   what would leave the root, itself or by a link, is dropped, but for a fork's links:
+   they come when all else is written. Comes in parts, one snapshot at a time. */
 
-enum { FIRST = 1, LAST = 2, EXACT = 4 }; /* of a part; EXACT: its modes stay as shut */
+enum { FIRST = 1, LAST = 2, EXACT = 4 }; /* of a part; EXACT: shut stays shut, and
+                                            links that lead out of the root stay */
 
 struct later { /* a link, or where `target` is NULL a folder */
   char *path, *target;
@@ -182,7 +183,7 @@ static void make_links(void) {
   for (struct later *at = un.later; at < end; at++) {
     if (at->target == NULL) continue;
     struct timespec times[2] = {{at->seconds, 0}, {at->seconds, 0}};
-    if (stays(at->path, un.root))
+    if (un.exact || stays(at->path, un.root))
       utimensat(AT_FDCWD, at->path, times, AT_SYMLINK_NOFOLLOW);
     else if (unlink(at->path) == 0)
       un.dropped++;

@@ -36,8 +36,8 @@ def create(options):
   event["attendees"] = options.attendee or []
   with service.records(SERVICE) as events:
     event = {"id": service.next_id("e", events), **_checked(event)}
-    service.report(SERVICE, {"action": "add", "id": event["id"], "event": event})
-    service.save(SERVICE, [*events, event])
+    added = {"action": "add", "id": event["id"], "event": event}
+    service.change(SERVICE, added, [*events, event])
   print(f"Added {event['id']}: {event['title']}, {event['start']} to {event['end']}.")
 
 
@@ -50,19 +50,19 @@ def update(options):
   with service.records(SERVICE) as events:
     before = service.by_id(options.id, events)
     event = _checked({**before, **changes})
-    service.report(
+    service.change(
         SERVICE,
         {"action": "update", "id": options.id, "changes": changes, "event": event},
+        [event if e is before else e for e in events],
     )
-    service.save(SERVICE, [event if e is before else e for e in events])
   print(f"Updated {options.id}: {', '.join(sorted(changes))}.")
 
 
 def delete(options):
   with service.records(SERVICE) as events:
     event = service.by_id(options.id, events)
-    service.report(SERVICE, {"action": "delete", "id": options.id, "event": event})
-    service.save(SERVICE, [e for e in events if e is not event])
+    deleted = {"action": "delete", "id": options.id, "event": event}
+    service.change(SERVICE, deleted, [e for e in events if e is not event])
   print(f"Deleted {options.id}: {event['title']}.")
 
 

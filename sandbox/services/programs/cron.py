@@ -61,8 +61,8 @@ def create(options):
   given = options.job if options.job is not None else _from_flags(options)
   with service.records(SERVICE) as jobs:
     job = {"id": service.next_id("job-", jobs), **checked(given)}
-    service.report(SERVICE, {"action": "add", "id": job["id"], "job": job})
-    service.save(SERVICE, [*jobs, job])
+    added = {"action": "add", "id": job["id"], "job": job}
+    service.change(SERVICE, added, [*jobs, job])
   print(f"Added {job['id']}: {job['name']}.")
 
 
@@ -74,18 +74,19 @@ def update(options):
     before = service.by_id(options.id, jobs)
     kept = {key: value for key, value in before.items() if key in FIELDS}
     job = {"id": options.id, **checked({**kept, **patch})}
-    service.report(
-        SERVICE, {"action": "update", "id": options.id, "patch": patch, "job": job}
+    service.change(
+        SERVICE,
+        {"action": "update", "id": options.id, "patch": patch, "job": job},
+        [job if j is before else j for j in jobs],
     )
-    service.save(SERVICE, [job if j is before else j for j in jobs])
   print(f"Updated {options.id}: {', '.join(sorted(patch))}.")
 
 
 def remove(options):
   with service.records(SERVICE) as jobs:
     job = service.by_id(options.id, jobs)
-    service.report(SERVICE, {"action": "remove", "id": options.id, "job": job})
-    service.save(SERVICE, [j for j in jobs if j is not job])
+    removed = {"action": "remove", "id": options.id, "job": job}
+    service.change(SERVICE, removed, [j for j in jobs if j is not job])
   print(f"Removed {options.id}: {job['name']}.")
 
 
@@ -94,9 +95,10 @@ def run_now(options):
     job = service.by_id(options.id, jobs)
     if options.mode == "due" and not job["enabled"]:
       raise service.Refused(f"{options.id} is not due: it is off; use --mode=force")
-    service.report(SERVICE, {"action": "run", "id": options.id, "mode": options.mode})
+    ran = {"action": "run", "id": options.id, "mode": options.mode}
     at = os.environ.get("CLAWGYM_NOW", "")
-    service.save(SERVICE, [*jobs, {"run": options.id, "mode": options.mode, "at": at}])
+    record = {"run": options.id, "mode": options.mode, "at": at}
+    service.change(SERVICE, ran, [*jobs, record])
   print(f"Ran {options.id}: {job['name']}.")
 
 

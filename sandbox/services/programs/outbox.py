@@ -43,8 +43,7 @@ def send(options):
     return
   with service.records(SERVICE) as messages:
     message = {"id": service.next_id("m", messages), **message}
-    service.report(SERVICE, {"action": "send", **message})
-    service.save(SERVICE, [*messages, message])
+    service.change(SERVICE, {"action": "send", **message}, [*messages, message])
   print(f"Sent {message['id']} {whom}.")
 
 

@@ -73,9 +73,19 @@ def _read(page, markdown=True):
 
 
 def _plain(url):
-  parts = urlsplit(url if "//" in url else "//" + url)
+  try:
+    parts = urlsplit(url if "//" in url else "//" + url)
+  except ValueError:  # brackets around what is no address
+    return url
   query = "?" + parts.query if parts.query else ""
   return f"{parts.netloc.casefold()}{parts.path.rstrip('/')}{query}"
+
+
+def _joined(url, address):
+  try:
+    return urljoin(url, address)
+  except ValueError:
+    return address
 
 
 class _Reader(HTMLParser):
@@ -166,7 +176,7 @@ class _Reader(HTMLParser):
     elif tag == "a" and self.links:
       address = self.links.pop()
       if address:
-        self.add(self.mark(f"]({urljoin(self.url, address)})"))
+        self.add(self.mark(f"]({_joined(self.url, address)})"))
     elif tag == "tr" and self.row is not None:
       self.end_row()
     elif tag in _MARKS:

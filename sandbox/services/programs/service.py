@@ -1,10 +1,11 @@
 """What the programs of a sandbox share: reports, state, and how they end.
 
 A side effect is reported to the controller first; only when it has said `ok`
-is the state written and the user told that it is done. Where the report
-fails nothing has happened. State is one JSON list a service, made from the
-task's seed file at first use; one program at a time may change it. Starting is
-most of what a program costs, so what is rarely needed is imported late.
+does the new state, which is on the disk already, take the place of the old one,
+and is the user told that it is done. Where anything fails nothing has happened. State
+is one JSON list a service, made from the task's seed file at first use; one program at
+a time may change it. Starting is most of what a program costs, so what is rarely
+needed is imported late.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ def json_object(value):
   """An argument that is a JSON object."""
   try:
     found = json.loads(value)
+    json.dumps(found, allow_nan=False)  # which the controller would not take
   except (ValueError, RecursionError):
     found = None
   if not isinstance(found, dict):
@@ -88,18 +90,19 @@ def report(service, data):
 
 @contextlib.contextmanager
 def records(service):
-  """The service's list, locked; `save` writes it."""
+  """The service's list, locked; `change` replaces it."""
   os.makedirs(STATE, exist_ok=True)
   with open(os.path.join(STATE, f".{service}.lock"), "w") as lock:
     fcntl.flock(lock, fcntl.LOCK_EX)
     yield _read(service)
 
 
-def save(service, records):
-  """Replaces the service's list, whole or not at all."""
+def change(service, data, records):
+  """Reports a side effect and replaces the service's list: both, or neither."""
   partial = os.path.join(STATE, f".{service}.json")
   with open(partial, "w", encoding="utf-8") as file:
     json.dump(records, file, ensure_ascii=False)
+  report(service, data)
   os.replace(partial, os.path.join(STATE, f"{service}.json"))
 
 
@@ -147,6 +150,11 @@ def run(main):
   """Parses the command line, does it, and exits with 1 where it was refused."""
   for stream in (sys.stdout, sys.stderr):
     stream.reconfigure(encoding="utf-8", errors="replace")
+  for argument in sys.argv[1:]:
+    if argument == "--":
+      break
+    if argument.endswith("=--"):  # of which Python 3.11 makes an empty list
+      main.error("the value of an option can't be --")
   options = main.parse_args()
   try:
     options.does(options)
@@ -154,3 +162,5 @@ def run(main):
     sys.exit(f"{main.prog}: {error}")
   except BrokenPipeError:
     os._exit(141)  # as a shell has it: nobody reads any more
+  except OSError as error:
+    sys.exit(f"{main.prog}: {error.filename or STATE}: {error.strerror}")
