@@ -25,6 +25,7 @@ _CONSTANT = re.compile(r"= s32\[\][^ ]* constant\((\d+)\)")
 _LISTED = re.compile(r"replica_groups=\{\{([\d,]*)\}")
 _COUNTED = re.compile(r"replica_groups=\[\d+,(\d+)\]")
 _WHOLE = "whole "  # in front of a result of all that is scattered
+_NAMED = re.compile(r"replica_groups=mesh\[([^\]]*)\] ?\{([^}]*)\}")
 KINDS = (
     "all-gather",
     "reduce-scatter",
@@ -126,7 +127,13 @@ def _group(rest: str) -> int:
   if listed:
     return len(listed[1].split(","))
   counted = _COUNTED.search(rest)
-  return int(counted[1]) if counted else 0
+  if counted:
+    return int(counted[1])
+  named = _NAMED.search(rest)
+  if not named:
+    return 0
+  sizes = dict(re.findall(r"'(\w+)'=(\d+)", named[1]))
+  return math.prod(int(sizes[axis]) for axis in re.findall(r"'(\w+)'", named[2]))
 
 
 def _bytes(result: str) -> float:

@@ -113,18 +113,23 @@ def operations(program: Program, devices: int) -> dict[str, float]:
   """Of one call, on one device, from shapes: a model's own, and those executed."""
   model = program.model
   layers = model.num_hidden_layers
-  products = 2.0 * flops.layer_weights(model) * program.tokens / devices
+  products = 2.0 * flops.layer_weights(model) * program.tokens / devices  # forward
   attention = flops.attention_forward(model, program.pairs) / devices
   head = 2.0 * flops.head_weights(model) * program.scored / devices
   useful = program.passes * (layers * (products + attention) + head)
   # The head's logits are computed again in the backward pass, as a layer may be.
   head_passes = program.passes + (program.passes > 1)
-  again = program.product_passes * products + program.attention_passes * attention
+  products *= program.product_passes
+  if program.product_passes > 3 and model.num_experts is None:
+    # Nothing in the backward pass wants the last product's result.
+    last = model.hidden_size * model.intermediate_size
+    products -= 2.0 * last * program.tokens / devices
+  again = products + program.attention_passes * attention
   executed = layers * again + head_passes * head
   return {
       "useful": useful,
       "executed": executed,
-      "layer_products": program.product_passes * products,
+      "layer_products": products,
   }
 
 

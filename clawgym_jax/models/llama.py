@@ -69,8 +69,9 @@ class Attention(nnx.Module):
       # libtpu 0.0.52 fails where it splits heads inside a product's own fusion.
       products = jax.lax.optimization_barrier(products)
     query, key, value = (product.reshape(split) for product in products)
-    query = apply_rope(self.normalize_query(query), tables)
-    key = apply_rope(self.normalize_key(key), tables)
+    # A norm gives float32: as narrow again as the product was stored.
+    query = apply_rope(self.normalize_query(query).astype(query.dtype), tables)
+    key = apply_rope(self.normalize_key(key).astype(key.dtype), tables)
     how = {"dtype": self.compute_dtype, "scale": self.scale}
     if cache is None:
       within = None if window is None else Window(positions, window)

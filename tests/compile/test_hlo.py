@@ -30,6 +30,7 @@ ENTRY %main (p: f32[8,4]) -> f32[8,4] {
   %gathered = f32[8,4]{1,0:T(8,128)} all-gather(%p), replica_groups={{0,1},{2,3},{4,5},{6,7}}, dimensions={0}
   %started = (bf16[2]{0}, bf16[8]{0}) all-gather-start(%q), replica_groups=[2,4]<=[8], dimensions={0}
   %fused = bf16[16,8]{1,0} fusion(%r), kind=kCustom, calls=%all-reduce-scatter.3
+  %named = f32[8]{0} all-to-all(%w), replica_groups=mesh['axis_0'=2,'axis_1'=4] {'axis_1'}
   %loop = (s32[], f32[4]) while(%init), condition=%more, body=%again
   ROOT %all = f32[] all-reduce(%v), replica_groups={}, to_apply=%add
 }
@@ -40,9 +41,11 @@ def test_traffic_of_a_program():
   found = collectives(TEXT, 8)
   assert {kind: traffic.count for kind, traffic in found.items()} == {
       "all-gather": 2, "reduce-scatter": 1, "collective-permute": 5, "all-reduce": 1,
+      "all-to-all": 1,
   }  # fmt: skip
   # Half of 128 bytes; three quarters of 16.
   assert found["all-gather"].bytes == pytest.approx(64 + 12)
   assert found["reduce-scatter"].bytes == pytest.approx(64 * 8 * 2 * 3 / 4)
   assert found["collective-permute"].bytes == 5 * 16
+  assert found["all-to-all"].bytes == 32 * 3 / 4
   assert found["all-reduce"].bytes == 0  # one number

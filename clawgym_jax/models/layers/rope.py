@@ -34,9 +34,8 @@ def rope_tables(
 
 
 def apply_rope(x: jax.Array, tables: Tables) -> jax.Array:
-  """Rotates x [batch, time, heads, head_dim] by its positions; float32."""
+  """Rotates x [batch, time, heads, head_dim] by its positions, in float32; as x."""
   cos, sin = tables
   first, second = jnp.split(x, 2, axis=-1)
-  return jnp.concatenate(
-      [first * cos - second * sin, second * cos + first * sin], axis=-1
-  )
+  turned = first * cos - second * sin, second * cos + first * sin
+  return jnp.concatenate([half.astype(x.dtype) for half in turned], axis=-1)

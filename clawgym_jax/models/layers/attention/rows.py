@@ -86,7 +86,7 @@ def tree_attention(
   batch, time, heads, dim = query.shape
   scale = dim**-0.5 if scale is None else scale
   key, value = (_shared(x, heads) for x in (key, value))
-  query = (query * scale).astype(dtype).transpose(0, 2, 1, 3)
+  query = (query.astype(jnp.float32) * scale).astype(dtype).transpose(0, 2, 1, 3)
   query = query.reshape(batch, key.shape[2], -1, time, dim)
   key = key.astype(dtype).transpose(0, 2, 1, 3)
   value = value.astype(dtype).transpose(0, 2, 1, 3)
