@@ -13,10 +13,22 @@ from clawgym_jax.configs.base import RlConfig, SftConfig
 from clawgym_jax.contracts.errors import UserError
 
 
+DEADLINE = 2 * 3600.0
+"""Seconds for all that one compilation asks for."""
+
+
 def compiled(
-    config: SftConfig | RlConfig, topology: str, step: str, *, layers: bool
+    config: SftConfig | RlConfig,
+    topology: str,
+    step: str,
+    *,
+    layers: bool,
+    deadline: float = DEADLINE,
 ) -> dict[str, Any]:
-  """The result of `measure.measured` in a process of its own; `UserError` as it has."""
+  """The result of `measure.measured` in a process of its own; `UserError` as it has.
+
+  The compiler is ended after `deadline` seconds, a `UserError` too.
+  """
   request = {
       "kind": type(config).__name__,
       "keys": base.keys(config),
@@ -24,14 +36,20 @@ def compiled(
       "step": step,
       "layers": layers,
   }
-  done = subprocess.run(
-      [sys.executable, "-m", "clawgym_jax.compile.child"],
-      input=json.dumps(request),
-      stdout=subprocess.PIPE,
-      stderr=subprocess.PIPE,
-      text=True,
-      env=os.environ | {"JAX_PLATFORMS": "cpu"},
-  )
+  try:
+    done = subprocess.run(
+        [sys.executable, "-m", "clawgym_jax.compile.child"],
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        env=os.environ | {"JAX_PLATFORMS": "cpu"},
+        timeout=deadline,
+    )
+  except subprocess.TimeoutExpired as error:
+    raise UserError(
+        f"the compiler was not done after {deadline:g} s and was ended: fewer layers"
+        " or shorter rows compile sooner"
+    ) from error
   lines = done.stdout.splitlines()
   if done.returncode or not lines:
     said = [line for line in done.stderr.splitlines() if line.startswith(("F", "jax"))]

@@ -1,6 +1,6 @@
 """Prints what sources of chats are worth, and samples with trained tokens coloured.
 
-  python -m clawgym_jax.data --source=chats.jsonl --tokenizer=models/base
+  python -m clawgym_jax.data --chats=chats.jsonl --tokenizer=models/base
   python -m clawgym_jax.data --config=demo_sft --config.data.chats=chats.jsonl
 
 It tokenises as a run of that config would, into the same cache.
@@ -28,8 +28,8 @@ from clawgym_jax.data.pipeline import Batches
 from clawgym_jax.data.shown import coloured, histogram
 from clawgym_jax.data.tree import Tree
 
-_SOURCE = flags.DEFINE_string(
-    "source", None, "In the place of the config's data.chats: NAME[@WEIGHT],…"
+_CHATS = flags.DEFINE_string(
+    "chats", None, "In the place of the config's data.chats: NAME[@WEIGHT],…"
 )
 _TOKENIZER = flags.DEFINE_string(
     "tokenizer", None, "A model folder, in the place of the config's model.source."
@@ -40,10 +40,10 @@ _SEED = flags.DEFINE_integer("seed", 0, "Which samples.")
 
 def main(config: SftConfig) -> dict[str, Any]:
   data = config.data
-  if _SOURCE.value:
-    data = dataclasses.replace(data, chats=_SOURCE.value)
+  if _CHATS.value:
+    data = dataclasses.replace(data, chats=_CHATS.value)
   if not data.chats:
-    raise UserError("give --source=NAME, or --config.data.chats=NAME")
+    raise UserError("give --chats=NAME, or --config.data.chats=NAME")
   opened = open_sources(data.chats)
   tokenizer = _tokenizer(config.model, opened.texts)
   corpus = load(opened, tokenizer, data)

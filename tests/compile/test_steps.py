@@ -83,3 +83,10 @@ def test_what_can_not_be_compiled_is_said():
   config = base.SftConfig(model=base.ModelSource(source="who/knows"))
   with pytest.raises(UserError, match="--topology=v9-8 is no TPU"):
     compiled(config, "sft", topology="v9-8")
+
+
+def test_a_compiler_that_is_not_done_in_time_is_ended():
+  with pytest.raises(UserError, match="was not done after 0.05 s and was ended"):
+    process.compiled(
+        base.SftConfig(), "v5p:2x2x1", "sft", layers=False, deadline=0.05
+    )

@@ -37,7 +37,7 @@ def run(folder, *flags):
 
 def test_the_command_prints_statistics_and_samples(folder):
   result = run(
-      folder, "--source=chats.jsonl@1,more.jsonl@1", "--tokenizer=model",
+      folder, "--chats=chats.jsonl@1,more.jsonl@1", "--tokenizer=model",
       "--config.data.row_length=512", "--samples=3", "--json",
   )  # fmt: skip
   assert result.returncode == 0, result.stderr
@@ -65,8 +65,8 @@ def test_a_config_says_what_is_tokenised_and_with_what(folder):
 @pytest.mark.parametrize(
     "flags, words",
     [
-        ([], "--source=NAME"),
-        (["--source=chats.jsonl", "--config.data.max_bad=0"], "max_bad"),
+        ([], "--chats=NAME"),
+        (["--chats=chats.jsonl", "--config.data.max_bad=0"], "max_bad"),
     ],
 )
 def test_what_is_wrong_is_said_without_a_traceback(folder, flags, words):
