@@ -24,8 +24,8 @@ _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
 _CONSTANT = re.compile(r"= s32\[\][^ ]* constant\((\d+)\)")
 _LISTED = re.compile(r"replica_groups=\{\{([\d,]*)\}")
 _COUNTED = re.compile(r"replica_groups=\[\d+,(\d+)\]")
-_WHOLE = "whole "  # in front of a result of all that is scattered
 _NAMED = re.compile(r"replica_groups=mesh\[([^\]]*)\] ?\{([^}]*)\}")
+_WHOLE = "whole "  # in front of a result of all that is scattered
 KINDS = (
     "all-gather",
     "reduce-scatter",

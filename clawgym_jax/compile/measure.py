@@ -119,17 +119,17 @@ def operations(program: Program, devices: int) -> dict[str, float]:
   useful = program.passes * (layers * (products + attention) + head)
   # The head's logits are computed again in the backward pass, as a layer may be.
   head_passes = program.passes + (program.passes > 1)
-  products *= program.product_passes
+  executed_products = program.product_passes * products
   if program.product_passes > 3 and model.num_experts is None:
     # Nothing in the backward pass wants the last product's result.
     last = model.hidden_size * model.intermediate_size
-    products -= 2.0 * last * program.tokens / devices
-  again = products + program.attention_passes * attention
+    executed_products -= 2.0 * last * program.tokens / devices
+  again = executed_products + program.attention_passes * attention
   executed = layers * again + head_passes * head
   return {
       "useful": useful,
       "executed": executed,
-      "layer_products": products,
+      "layer_products": executed_products,
   }
 
 

@@ -12,9 +12,7 @@ from clawgym_jax.configs import base
 from clawgym_jax.configs.base import RlConfig, SftConfig
 from clawgym_jax.contracts.errors import UserError
 
-
-DEADLINE = 2 * 3600.0
-"""Seconds for all that one compilation asks for."""
+_DEADLINE = 2 * 3600.0  # seconds, for all programs that one request compiles
 
 
 def compiled(
@@ -23,7 +21,7 @@ def compiled(
     step: str,
     *,
     layers: bool,
-    deadline: float = DEADLINE,
+    deadline: float = _DEADLINE,
 ) -> dict[str, Any]:
   """The result of `measure.measured` in a process of its own; `UserError` as it has.
 

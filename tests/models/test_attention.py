@@ -136,3 +136,20 @@ def test_a_window_of_the_cache():
   mask = jnp.asarray(np.broadcast_to((back >= 0) & (back < 3), (2, 10, 10)))
   expected = dense(query, key, value, mask)[rows, positions]
   np.testing.assert_allclose(out, expected, atol=1e-5)
+
+
+def test_a_narrow_query_is_scaled_as_a_wide_one():
+  """Training and decoding both: no factor is rounded to the query's dtype."""
+  (query, key, value), _, _ = inputs(1, 8, 4, 2, 24)  # 24 ** -0.5 needs its bits
+  narrow = query.astype(jnp.bfloat16)
+  end = jnp.full((1, 8), 8, jnp.int32)
+  positions = jnp.arange(8)[None]
+  pad = ((0, 0), (0, 1), (0, 0), (0, 0))
+  keys = jnp.pad(key, pad).transpose(0, 2, 3, 1)
+  values = jnp.pad(value, pad).transpose(0, 2, 1, 3)
+  dtype = jnp.dtype("float32")
+  for attend in (
+      lambda query: tree_attention(query, key, value, end, dtype),
+      lambda query: cached_attention(query, keys, values, positions, dtype),
+  ):
+    np.testing.assert_array_equal(attend(narrow), attend(narrow.astype(jnp.float32)))

@@ -37,7 +37,7 @@ def cached_attention(
   batch, time, heads, dim = query.shape
   slots = keys.shape[3]
   scale = dim**-0.5 if scale is None else scale
-  query = (query * scale).reshape(batch, time, keys.shape[1], -1, dim)
+  query = (query.astype(jnp.float32) * scale).reshape(batch, time, keys.shape[1], -1, dim)
   query = query.astype(dtype).transpose(0, 2, 3, 1, 4)
   last = jnp.max(jnp.where(positions < slots - 1, positions, 0))
   step = -(-slots // _CACHE_PARTS)
